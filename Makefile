@@ -1,0 +1,56 @@
+# Each target sets up what it needs: a fresh clone needs python3, pip and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Two workers: the tests are written for two cores, and BLAS runs single-threaded in them.
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-all lint format docs bench clean
+
+help:
+	@echo "make run       set up, fit the embedded example, write dagp-demo/"
+	@echo "make test      set up, run the fast tests"
+	@echo "make test-all  the long statistical tests too"
+	@echo "make lint      ruff and pyright"
+	@echo "make format    let ruff tidy up"
+	@echo "make docs      build the documentation into docs/_build"
+	@echo "make bench     the speed suite"
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[all,dev]"
+	@touch $@
+
+run: setup
+	$(BIN)/dagp demo
+
+test: setup
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-all: setup
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: setup
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf $(VENV) dagp-demo docs/_build docs/gallery docs/api

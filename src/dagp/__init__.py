@@ -1,0 +1,39 @@
+"""Data association with Gaussian processes."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from dagp import datasets, kernels, means
+from dagp.errors import FitError
+from dagp.estimator import DAGP
+from dagp.mixture import Mixture
+from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed
+from dagp.processes import GP, Noise, Uniform
+
+if TYPE_CHECKING:
+    from dagp import plot
+
+__all__ = [
+    "DAGP",
+    "GP",
+    "FitError",
+    "Gamma",
+    "HalfCauchy",
+    "LogNormal",
+    "Mixture",
+    "Noise",
+    "Uniform",
+    "datasets",
+    "fixed",
+    "kernels",
+    "means",
+    "plot",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    # Plots need matplotlib, which is optional and slow to import.
+    if name == "plot":
+        return importlib.import_module("dagp.plot")
+    raise AttributeError(f"module 'dagp' has no attribute {name!r}")

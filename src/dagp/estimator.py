@@ -1,0 +1,368 @@
+"""`DAGP`, the scikit-learn face of the library."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from dagp import summary
+from dagp.data import Sample, Units, canonical
+from dagp.errors import FitError
+from dagp.fitted import fitted_process
+from dagp.mixture import Mixture
+from dagp.posterior import Posterior
+from dagp.processes import GP, GPProcess, ProcessPrior
+from dagp.runtime import DTYPES, numerics
+from dagp.search import Contender, Problem, choose_inducing, search
+from dagp.train import Progress, Result
+from dagp.typing import Float, RandomState, Table
+from dagp.validation import (
+    check_inputs,
+    check_labels,
+    check_missing,
+    check_outputs,
+    check_weights,
+    complete_rows,
+)
+
+__all__ = ["DAGP"]
+
+UNUSED = 0.01
+"""A process that accounts for less than this share of the data is reported as unused."""
+_LARGE_JITTER = 1e-4
+
+
+class DAGP(RegressorMixin, BaseEstimator):
+    """Data association with Gaussian processes.
+
+    Which process produced each observation, what does each process look like, and which
+    processes matter where: all from inputs and outputs alone.
+
+    Parameters
+    ----------
+    n_processes
+        How many processes to look for. Ones that are not needed stay unused (see `active_`).
+    processes
+        Priors of the processes: a list such as ``[GP(), Noise()]``, or one prior to be repeated
+        `n_processes` times. GPs with squared exponential kernels if left out.
+    gate
+        Prior of the assignment: a `GP` (squared exponential if left out), or ``"constant"`` for
+        weights that do not depend on the input.
+    inducing
+        Number of inducing points, or their positions (M, D) in the user's units.
+    inference
+        ``"collapsed"``: the assignments are summed out of the evidence bound.
+    n_init
+        Number of starts that race on the bound.
+    max_iter
+        Most steps of the final training.
+    tol
+        Training ends when a block of steps gains less than this per data point.
+    batch_size
+        Reserved for minibatches; None uses all data in every step.
+    standardize
+        Whether to bring columns to a common size before fitting. Everything that goes in or
+        comes out is in the user's units either way.
+    dtype
+        ``"float64"`` or ``"float32"``.
+    missing
+        What to do with rows that hold a NaN: ``"raise"`` or ``"drop"``.
+    random_state
+        Seed; the same seed gives identical results.
+    warm_start
+        Whether another `fit` begins where the last one ended, instead of racing new starts.
+    verbose
+        1 prints a line per start and block.
+    callbacks
+        Functions called with a `Progress` between blocks; one that returns true stops the fit.
+
+    Attributes
+    ----------
+    responsibilities_ : (N, K) probability that each process produced each training point
+    assignment_ : (N,) the most probable process
+    processes_ : fitted processes, each with `predict`, `sample_y`, `noise_std_`, `kernel_`
+    active_ : (K,) whether the process is used
+    lower_bound_, lower_bounds_ : evidence bound and its history
+    restarts_ : one dict per start: kind, bound, steps, kept
+    converged_, n_iter_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from dagp import DAGP, GP, Noise, datasets
+    >>> data = datasets.noise_separation(outliers=0.2, n=200, random_state=0)
+    >>> model = DAGP(processes=[GP(), Noise()], n_init=2, max_iter=100, tol=1e-2, random_state=0)
+    >>> model.fit(data.X, data.y).predict_assignment([[0.0]]).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        n_processes: int = 2,
+        processes: Sequence[ProcessPrior] | ProcessPrior | None = None,
+        gate: GP | str | None = None,
+        *,
+        inducing: Any = None,
+        inference: str = "collapsed",
+        n_init: int = 12,
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        batch_size: int | None = None,
+        standardize: bool = True,
+        dtype: str = "float64",
+        missing: str = "raise",
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Progress], Any]] = (),
+    ):
+        self.n_processes = n_processes
+        self.processes = processes
+        self.gate = gate
+        self.inducing = inducing
+        self.inference = inference
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.standardize = standardize
+        self.dtype = dtype
+        self.missing = missing
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+    # ---------------------------------------------------------------------------------- fitting
+
+    def fit(self, X: Table, y: Table, sample_weight: Any = None, labels: Any = None) -> "DAGP":
+        """Separate the data into processes.
+
+        Parameters
+        ----------
+        X : (N, D) inputs; NumPy, pandas, polars, pyarrow
+        y : (N,) or (N, P) outputs
+        sample_weight : (N,) how much each row counts; 2 is the same as the row twice
+        labels : (N,) the process that produced a row where it is known, −1 elsewhere
+        """
+        priors = self._check_parameters()
+        X, y, weight, labels = self._check_data(X, y, sample_weight, labels, len(priors))
+        self.flat_ = y.ndim == 1
+        sample = Sample(X, y.reshape(len(y), -1), weight, labels)
+        distinct = canonical(sample)
+        if len(priors) > weight.sum():
+            raise ValueError(
+                f"{len(priors)} processes need at least as many rows, X has n_samples = {len(X)}."
+            )
+        previous = self._previous(distinct, len(priors))
+        units = Units.of(distinct, self.standardize) if previous is None else previous.units
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        standard = units.apply(distinct)
+        inducing = self._inducing(standard, units, rng)
+        problem = Problem(standard, units, tuple(priors), self.gate, inducing)
+        with numerics(self.dtype):
+            result, ranking = search(
+                problem,
+                n_init=self.n_init,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                rng=rng,
+                tell=self._tell,
+                previous=None if previous is None else previous.model,
+            )
+            self._check_result(result, ranking)
+            model = jax.tree.map(np.asarray, result.state.model)
+        self.posterior_ = Posterior(model, units, self.dtype)
+        self._read_off(sample, result, ranking)
+        return self
+
+    def _previous(self, sample: Sample, processes: int) -> Posterior | None:
+        """The posterior to go on from, where a warm start was asked for and is possible."""
+        posterior = getattr(self, "posterior_", None) if self.warm_start else None
+        if posterior is None or posterior.model.n_processes != processes:
+            return None
+        shapes = (len(posterior.units.x_unit), len(posterior.units.y_unit))
+        return posterior if shapes == (sample.X.shape[1], sample.y.shape[1]) else None
+
+    def _check_parameters(self) -> list[ProcessPrior]:
+        whole = {"n_init": self.n_init, "max_iter": self.max_iter}
+        if not isinstance(self.processes, Sequence):
+            whole["n_processes"] = self.n_processes
+        for name, value in whole.items():
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise ValueError(f"tol must be a number that is not negative, got {self.tol!r}.")
+        if self.inference != "collapsed":
+            raise ValueError(f'inference must be "collapsed", got {self.inference!r}.')
+        if self.batch_size is not None:
+            raise ValueError("batch_size must be None: every step uses all data.")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {DTYPES}, got {self.dtype!r}.")
+        given = self.processes if self.processes is not None else GP()
+        priors = list(given) if isinstance(given, Sequence) else [given] * self.n_processes
+        if not priors:
+            raise ValueError("processes is an empty list; name at least one, such as [GP()].")
+        for k, prior in enumerate(priors):
+            if not isinstance(prior, ProcessPrior):
+                raise ValueError(f"processes[{k}] must be a GP, Noise or Uniform, got {prior!r}.")
+        return priors
+
+    def _check_data(
+        self, X: Table, y: Table, sample_weight: Any, labels: Any, processes: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        check_missing(self.missing)
+        finite = self.missing != "drop"
+        X = check_inputs(self, X, reset=True, finite=finite)
+        y = check_outputs(y, len(X), finite=finite)
+        weight = check_weights(sample_weight, len(X))
+        labels = check_labels(labels, len(X), processes)
+        if not finite:
+            keep = complete_rows(X, y)
+            X, y, weight, labels = X[keep], y[keep], weight[keep], labels[keep]
+        return X, y, weight, labels
+
+    def _inducing(self, sample: Sample, units: Units, rng: np.random.Generator) -> np.ndarray:
+        if self.inducing is not None and not isinstance(self.inducing, Integral):
+            given = np.asarray(self.inducing, np.float64)
+            if given.ndim != 2 or given.shape[1] != sample.X.shape[1]:
+                raise ValueError(
+                    f"inducing must be a number or have shape (M, {sample.X.shape[1]}), "
+                    f"got {given.shape}."
+                )
+            return units.standard_x(given)
+        default = 32 if sample.X.shape[1] == 1 else 100
+        count = default if self.inducing is None else int(self.inducing)
+        if count < 1:
+            raise ValueError(f"inducing must be at least 1, got {count}.")
+        chosen = choose_inducing(sample.X, count, rng)
+        if self.inducing is not None and len(chosen) < count:
+            warnings.warn(
+                f"inducing={count} is more than X has distinct rows; {len(chosen)} are used.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return chosen
+
+    def _tell(self, progress: Progress) -> bool:
+        if self.verbose:
+            print(
+                f"{progress.phase}: start {progress.start}, step {progress.step}, "
+                f"bound {progress.bound:.2f}"
+            )
+        wishes = [bool(callback(progress)) for callback in self.callbacks]
+        return any(wishes)
+
+    def _check_result(self, result: Result, ranking: list[Contender]) -> None:
+        if not np.isfinite(result.bound):
+            causes = "; ".join(f"{c.start.kind}: {c.fate}" for c in ranking)
+            raise FitError(
+                f"No start reached a finite evidence bound ({causes}). Try a larger noise_std, "
+                'dtype="float64", or other kernels.'
+            )
+        if result.status in ("budget", "diverged"):
+            warnings.warn(
+                f"Training ended before the bound settled ({result.status} after "
+                f"{len(result.trace)} steps); increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        for name, jitter in _jitters(result.state.model):
+            if jitter > _LARGE_JITTER:
+                warnings.warn(
+                    f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
+                    "its inducing points are nearly redundant. Use fewer (inducing=...).",
+                    UserWarning,
+                    stacklevel=3,
+                )
+
+    def _read_off(self, sample: Sample, result: Result, ranking: list[Contender]) -> None:
+        shares = self.posterior_.shares(sample.X, sample.y, sample.labels)
+        weight = sample.weight / sample.weight.sum()
+        totals = weight @ shares
+        self.responsibilities_ = shares
+        self.assignment_ = shares.argmax(axis=1)
+        self.active_ = totals >= UNUSED
+        self.processes_ = [
+            fitted_process(self, self.posterior_, k, float(total)) for k, total in enumerate(totals)
+        ]
+        self.lower_bound_ = result.bound
+        self.lower_bounds_ = np.concatenate(ranking[0].traces)
+        self.restarts_ = [c.record() for c in ranking]
+        self.converged_ = result.status == "converged"
+        self.n_iter_ = ranking[0].steps
+        self.extent_ = (sample.X.min(axis=0), sample.X.max(axis=0))
+
+    # ------------------------------------------------------------------------------- predicting
+
+    def predict(
+        self, X: Table, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Mean of the predictive mixture, and its standard deviation."""
+        mixture = self.predict_mixture(X)
+        if return_std:
+            return mixture.mean(), np.sqrt(mixture.variance())
+        return mixture.mean()
+
+    def predict_mixture(self, X: Table, noise: bool = True) -> Mixture:
+        """The predictive mixture at each row of `X`; ``noise=False`` is the latent function."""
+        check_is_fitted(self)
+        X = check_inputs(self, X, reset=False)
+        return self.posterior_.mixture(X, noise=noise, flat=self.flat_)
+
+    def predict_assignment(self, X: Table) -> Float[np.ndarray, "N K"]:
+        """How likely each process is at each row of `X`, before seeing y. Rows sum to one."""
+        check_is_fitted(self)
+        return self.posterior_.gate(check_inputs(self, X, reset=False))
+
+    def responsibilities(self, X: Table, y: Table) -> Float[np.ndarray, "N K"]:
+        """How likely each process is to have produced each pair. Rows sum to one."""
+        return self._with_outputs(X, y, Mixture.responsibilities)
+
+    def score_samples(self, X: Table, y: Table) -> Float[np.ndarray, " N"]:
+        """Log density of each pair."""
+        return self._with_outputs(X, y, Mixture.log_prob)
+
+    def log_score(self, X: Table, y: Table) -> float:
+        """Mean log density: the natural score of a model that predicts distributions."""
+        return float(np.mean(self.score_samples(X, y)))
+
+    def sample_y(
+        self, X: Table, n_samples: int = 1, random_state: RandomState = None
+    ) -> np.ndarray:
+        """Independent draws of observations, (n_samples, N) or (n_samples, N, P)."""
+        return self.predict_mixture(X).sample(n_samples, random_state)
+
+    def _with_outputs(self, X: Table, y: Table, view: Callable[..., np.ndarray]) -> np.ndarray:
+        mixture = self.predict_mixture(X)
+        return view(mixture, check_outputs(y, len(mixture.weights)))
+
+    # ------------------------------------------------------------------------------- describing
+
+    def summary(self) -> str:
+        """A readable table of the processes."""
+        check_is_fitted(self)
+        return summary.text(self)
+
+    def _html_repr(self) -> str:
+        return summary.html(self) if hasattr(self, "processes_") else super()._html_repr()
+
+
+def _jitters(model: Any) -> list[tuple[str, float]]:
+    processes = [(f"process {k}", model.process(k)) for k in range(model.n_processes)]
+    named = [(name, p.latent) for name, p in processes if isinstance(p, GPProcess)]
+    if hasattr(model.gate, "latent"):
+        named.append(("the gate", model.gate.latent))
+    return [(name, float(gp.jitter())) for name, gp in named]

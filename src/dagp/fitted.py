@@ -1,0 +1,115 @@
+"""Fitted processes, one at a time, in the user's units."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+from sklearn.utils import check_random_state
+
+from dagp.kernels import Kernel
+from dagp.linalg import cholesky
+from dagp.parameters import Parameter, is_parameter
+from dagp.posterior import Posterior
+from dagp.processes import GPProcess
+from dagp.runtime import numerics
+from dagp.typing import Float, RandomState, Table
+from dagp.validation import check_inputs
+
+if TYPE_CHECKING:
+    from dagp.estimator import DAGP
+
+__all__ = ["FittedProcess"]
+
+
+@dataclass(frozen=True)
+class FittedProcess:
+    """One process of a fitted model.
+
+    Attributes
+    ----------
+    index
+        Its place in the model; the column of ``responsibilities_`` it owns.
+    kind
+        ``"GP"``, ``"Noise"`` or ``"Uniform"``.
+    noise_std_
+        Standard deviation of an observation around the function, per output.
+    kernel_
+        Fitted kernel in the user's units (None for clutter).
+    weight_
+        Share of the data the process accounts for.
+
+    >>> from dagp import DAGP, datasets
+    >>> data = datasets.noise_separation(outliers=0.0, n=60, random_state=0)
+    >>> model = DAGP(n_processes=1, n_init=1, max_iter=50, tol=1e-2).fit(data.X, data.y)
+    >>> model.processes_[0].predict([[0.0], [1.0]]).shape
+    (2,)
+    """
+
+    index: int
+    kind: str
+    noise_std_: Float[np.ndarray, " P"]
+    kernel_: Kernel | None
+    weight_: float
+    posterior: Posterior = field(repr=False)
+    estimator: "DAGP" = field(repr=False)
+
+    def predict(
+        self, X: Table, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Mean of the latent function, and its standard deviation (without noise)."""
+        X = check_inputs(self.estimator, X, reset=False)
+        alone = self.posterior.mixture(X, noise=False, flat=self.estimator.flat_).marginal(
+            self.index
+        )
+        mean = alone.mean()
+        return (mean, np.sqrt(alone.variance())) if return_std else mean
+
+    def sample_y(
+        self, X: Table, n_samples: int = 1, random_state: RandomState = None
+    ) -> np.ndarray:
+        """Joint draws of the latent function at the rows of `X`: (n_samples, N) or (…, N, P)."""
+        X = check_inputs(self.estimator, X, reset=False)
+        rng = check_random_state(random_state)
+        mixture = self.posterior.mixture(X, noise=False, flat=False).marginal(self.index)
+        process = self.posterior.model.process(self.index)
+        if not isinstance(process, GPProcess):
+            draws = mixture.sample(n_samples, rng)
+        else:
+            with numerics(self.posterior.dtype):
+                covariance = process.latent.covariance(self.posterior.units.standard_x(X))
+                factors = np.asarray(jax.vmap(cholesky)(covariance), np.float64)
+            white = rng.standard_normal((n_samples, *factors.shape[:2]))
+            noise = np.einsum("pnm,spm->snp", factors, white) * self.posterior.units.y_unit
+            draws = mixture.means[:, 0] + noise
+        return draws[..., 0] if self.estimator.flat_ else draws
+
+
+def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, weight: float) -> FittedProcess:
+    """Process k of a trained model, read off in the user's units."""
+    with numerics(posterior.dtype):
+        process = posterior.model.process(k)
+        variance = np.asarray(process.noise_variance(), np.float64)
+        if not isinstance(process, GPProcess):
+            # Clutter has no function beneath its noise: all of its spread is noise.
+            variance = np.asarray(process.marginals(process.project(np.zeros((1, 1)))).variance[0])
+    return FittedProcess(
+        k,
+        type(process).__name__.removesuffix("Process"),
+        np.sqrt(variance) * posterior.units.y_unit,
+        natural(process.latent.kernel) if isinstance(process, GPProcess) else None,
+        weight,
+        posterior,
+        estimator,
+    )
+
+
+def natural(kernel: Kernel) -> Kernel:
+    """A fitted kernel for inputs and outputs in the user's units."""
+
+    def plain(p: Parameter) -> Parameter:
+        unit = np.zeros(()) if p.support == "positive" else np.ones(())
+        return dataclasses.replace(p, raw=np.asarray(p.raw, np.float64), unit=unit)
+
+    return jax.tree.map(lambda p: plain(p) if is_parameter(p) else p, kernel, is_leaf=is_parameter)

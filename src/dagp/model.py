@@ -1,0 +1,155 @@
+"""The model: processes and a gate, as one immutable tree of arrays."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from dagp.gate import Gate, GateMarginals
+from dagp.parameters import log_prior
+from dagp.processes import Process
+from dagp.sparse import Marginals
+from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, PerProcess, Scalar
+
+__all__ = ["Batch", "DataAssociation", "ModelMarginals", "ModelProjection", "NaturalRates"]
+
+
+class Batch(NamedTuple):
+    """Data as the bound sees them: standardised, possibly padded with rows of zero weight."""
+
+    X: Inputs
+    y: Outputs
+    weight: PerPoint
+    allowed: PerProcess
+    """Zero where a process may have produced the point, hugely negative where it may not."""
+
+
+class ModelProjection(NamedTuple):
+    """Projections of a batch: one entry per group of processes, and the gate's."""
+
+    groups: tuple[Any, ...]
+    gate: Any
+
+
+class ModelMarginals(NamedTuple):
+    """Marginals at a batch: one entry per group of processes, and the gate's."""
+
+    groups: tuple[Marginals, ...]
+    gate: GateMarginals
+
+
+class NaturalRates(NamedTuple):
+    """Step sizes of the natural-gradient steps.
+
+    A process given its responsibilities is a conjugate problem, which one full step solves. The
+    gate is not conjugate: full steps overshoot and can hand all data to one process.
+    """
+
+    process: Scalar | float = 1.0
+    gate: Scalar | float = 0.3
+
+
+class DataAssociation(eqx.Module):
+    """K processes and a gate.
+
+    Processes of the same make are stacked along a leading axis and computed together: `groups`
+    holds the stacks, `members` the index of each process in the user's order.
+    """
+
+    groups: tuple[Process, ...]
+    gate: Gate
+    members: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    @staticmethod
+    def assemble(processes: Sequence[Process], gate: Gate) -> "DataAssociation":
+        """Stack processes of the same make."""
+        makes: dict[Any, list[int]] = {}
+        for k, process in enumerate(processes):
+            shapes = tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(process))
+            makes.setdefault((jax.tree.structure(process), shapes), []).append(k)
+        groups = tuple(
+            jax.tree.map(lambda *leaves: jnp.stack(leaves), *(processes[k] for k in members))
+            for members in makes.values()
+        )
+        gate = jax.tree.map(jnp.asarray, gate)
+        return DataAssociation(groups, gate, tuple(tuple(m) for m in makes.values()))
+
+    @property
+    def n_processes(self) -> int:
+        """K."""
+        return sum(len(members) for members in self.members)
+
+    @property
+    def uniform(self) -> tuple[bool, ...]:
+        """Which processes have uniform rather than normal observations."""
+        return tuple(self.process(k).uniform for k in range(self.n_processes))
+
+    def process(self, k: int) -> Process:
+        """Process k on its own."""
+        for group, members in zip(self.groups, self.members, strict=True):
+            if k in members:
+                return jax.tree.map(operator.itemgetter(members.index(k)), group)
+        raise IndexError(f"There is no process {k}; this model has {self.n_processes}.")
+
+    def project(self, X: Inputs) -> ModelProjection:
+        """Project a batch of inputs, for all processes and the gate."""
+        groups = tuple(jax.vmap(lambda p: p.project(X))(group) for group in self.groups)
+        return ModelProjection(groups, self.gate.project(X))
+
+    def marginals(self, projection: ModelProjection) -> ModelMarginals:
+        """Marginals of all functions at the projected points."""
+        groups = map(jax.vmap(lambda p, j: p.marginals(j)), self.groups, projection.groups)
+        return ModelMarginals(tuple(groups), self.gate.marginals(projection.gate))
+
+    def log_joint(self, marginals: ModelMarginals, batch: Batch) -> PerProcess:
+        """ℓ_nk + c_nk: expected log of ``p(y_n | f_k) p(a_n = k | α)``."""
+        density = jax.vmap(lambda p, m: p.expected_log_density(m, batch.y))
+        per_process = self.in_order(tuple(map(density, self.groups, marginals.groups)))
+        return per_process.T + marginals.gate.log_weights + batch.allowed
+
+    def natural_step(
+        self,
+        projection: ModelProjection,
+        marginals: ModelMarginals,
+        batch: Batch,
+        responsibilities: PerProcess,
+        rates: NaturalRates,
+    ) -> "DataAssociation":
+        """One natural-gradient step of every q, given the responsibilities."""
+        shares = (batch.weight[:, None] * responsibilities).T
+        move = jax.vmap(lambda p, j, m, share: p.natural_step(j, m, batch.y, share, rates.process))
+        groups = tuple(
+            move(group, proj, part, shares[jnp.asarray(members)])
+            for group, proj, part, members in zip(
+                self.groups, projection.groups, marginals.groups, self.members, strict=True
+            )
+        )
+        gate = self.gate.natural_step(
+            projection.gate, marginals.gate, responsibilities, batch.weight, rates.gate
+        )
+        return DataAssociation(groups, gate, self.members)
+
+    def kl(self) -> Scalar:
+        """KL divergence of every q from its prior."""
+        groups = (jnp.sum(jax.vmap(lambda p: p.kl())(group)) for group in self.groups)
+        return sum(groups, start=self.gate.kl())
+
+    def log_prior(self) -> Scalar:
+        """Log priors of all hyperparameters that carry one."""
+        groups = (jnp.sum(jax.vmap(log_prior)(group)) for group in self.groups)
+        return sum(groups, start=log_prior(self.gate))
+
+    def noise_variances(self) -> Float[Array, "K P"]:
+        """Noise variance of each process."""
+        return self.in_order(
+            tuple(jax.vmap(lambda p: p.noise_variance())(group) for group in self.groups)
+        )
+
+    def in_order(self, parts: tuple[Float[Array, "..."], ...]) -> Float[Array, "..."]:
+        """Join one array per group into one array whose first axis is the user's order."""
+        flat = [k for members in self.members for k in members]
+        positions = sorted(range(len(flat)), key=flat.__getitem__)
+        return jnp.concatenate(parts)[jnp.asarray(positions)]

@@ -1,0 +1,228 @@
+"""Parameters: constrained, with a unit, possibly with a prior, possibly frozen.
+
+Every number the optimiser may move is a `Parameter`, and nothing else is. A parameter is stored
+in the *user's* units, unconstrained; its `value` is what the standardised model computes with.
+So priors are stated, and results read, in the units of the data, while training sees numbers
+of order one.
+"""
+
+import abc
+import dataclasses
+from typing import Any, Literal, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+
+from dagp.typing import Array, Float, Scalar
+
+__all__ = [
+    "Gamma",
+    "HalfCauchy",
+    "LogNormal",
+    "Parameter",
+    "Prior",
+    "Support",
+    "fixed",
+    "is_parameter",
+    "log_prior",
+    "parameter",
+    "trainable",
+]
+
+Support = Literal["real", "positive"]
+Tree = TypeVar("Tree")
+
+
+class Prior(eqx.Module):
+    """A density on a positive parameter, in the user's units."""
+
+    @abc.abstractmethod
+    def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Log density at `value`."""
+
+
+class LogNormal(Prior):
+    """Log-normal prior: the logarithm is normal around ``log(median)``.
+
+    >>> bool(LogNormal(median=0.1, std=0.5).log_prob(0.1) > LogNormal(1.0, 0.5).log_prob(0.1))
+    True
+    """
+
+    median: Array
+    std: Array
+
+    def __init__(self, median: float, std: float = 1.0):
+        self.median = _positive(median, "median")
+        self.std = _positive(std, "std")
+
+    def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+        z = (jnp.log(value) - jnp.log(self.median)) / self.std
+        return -0.5 * z**2 - jnp.log(self.std * value) - 0.5 * np.log(2 * np.pi)
+
+
+class Gamma(Prior):
+    """Gamma prior with shape and rate; its mean is ``shape / rate``.
+
+    >>> round(float(Gamma(shape=1.0, rate=2.0).log_prob(0.0 + 1e-12)), 3)
+    0.693
+    """
+
+    shape: Array
+    rate: Array
+
+    def __init__(self, shape: float, rate: float):
+        self.shape = _positive(shape, "shape")
+        self.rate = _positive(rate, "rate")
+
+    def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+        return (
+            self.shape * jnp.log(self.rate)
+            - gammaln(self.shape)
+            + (self.shape - 1) * jnp.log(value)
+            - self.rate * value
+        )
+
+
+class HalfCauchy(Prior):
+    """Half-Cauchy prior: flat up to `median`, with a heavy tail beyond it.
+
+    >>> round(float(HalfCauchy(median=1.0).log_prob(1e-9)), 3)
+    -0.452
+    """
+
+    median: Array
+
+    def __init__(self, median: float):
+        self.median = _positive(median, "median")
+
+    def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+        ratio = value / self.median
+        return np.log(2 / np.pi) - jnp.log(self.median) - jnp.log1p(ratio**2)
+
+
+class Parameter(eqx.Module):
+    """One trainable quantity.
+
+    `raw` is unconstrained and in the user's units: the value itself for ``"real"``, its logarithm
+    for ``"positive"``. `unit` says how many user's units one standardised unit holds (as a
+    logarithm for ``"positive"``, so that data of size 1e±200 stays representable).
+    `automatic` marks a value nobody stated: the search may choose it from the data.
+    """
+
+    raw: Array
+    unit: Array
+    prior: Prior | None
+    support: Support = eqx.field(static=True)
+    frozen: bool = eqx.field(static=True)
+    automatic: bool = eqx.field(static=True)
+
+    @property
+    def value(self) -> Float[Array, "..."]:
+        """What the standardised model computes with."""
+        if self.support == "positive":
+            return jnp.exp(self.raw - self.unit)
+        return self.raw / self.unit
+
+    @property
+    def natural(self) -> Float[Array, "..."]:
+        """The value in the user's units."""
+        return jnp.exp(self.raw) if self.support == "positive" else jnp.asarray(self.raw)
+
+    def in_units(self, unit: Any) -> "Parameter":
+        """The same quantity for a model whose standardised unit is `unit` user's units.
+
+        A stated value stays what the user said; an automatic one is stated in standardised units.
+        """
+        unit = np.asarray(unit, np.float64)
+        if self.support == "positive":
+            unit = np.asarray(np.log(unit))
+            natural = self.raw + unit if self.automatic else self.raw
+        else:
+            natural = self.raw * unit if self.automatic else self.raw
+        return dataclasses.replace(self, raw=np.asarray(natural), unit=unit)
+
+    def starting_at(self, value: Any) -> "Parameter":
+        """The same parameter with its standardised value replaced, unless the user stated one."""
+        if not self.automatic:
+            return self
+        value = np.asarray(value, np.float64)
+        raw = np.log(value) + self.unit if self.support == "positive" else value * self.unit
+        return dataclasses.replace(self, raw=np.asarray(raw))
+
+
+def parameter(
+    value: Any,
+    *,
+    default: Any = 1.0,
+    support: Support = "positive",
+    prior: Prior | None = None,
+    name: str = "value",
+) -> Parameter:
+    """A `Parameter` from what a user wrote: a number, an array, a `Parameter`, or nothing.
+
+    >>> float(parameter(2.0).natural)
+    2.0
+    >>> parameter(None).automatic
+    True
+    """
+    if isinstance(value, Parameter):
+        return value if prior is None else dataclasses.replace(value, prior=prior)
+    automatic = value is None
+    number = np.asarray(default if automatic else value, np.float64)
+    if not np.all(np.isfinite(number)):
+        raise ValueError(f"{name} must be finite, got {value!r}.")
+    if support == "positive":
+        raw, unit = np.asarray(np.log(_positive(number, name))), 0.0
+    else:
+        raw, unit = number, 1.0
+    return Parameter(raw, np.asarray(unit), prior, support, False, automatic)
+
+
+def fixed(value: Any, *, support: Support = "positive") -> Parameter:
+    """A parameter that training leaves alone.
+
+    >>> from dagp import kernels
+    >>> kernels.Periodic(period=fixed(24.0)).period.frozen
+    True
+    """
+    return dataclasses.replace(parameter(value, support=support), frozen=True)
+
+
+def is_parameter(node: Any) -> bool:
+    """Whether a node of a tree is a `Parameter`."""
+    return isinstance(node, Parameter)
+
+
+def trainable(tree: Tree) -> Tree:
+    """A tree of booleans: true exactly at what the optimiser may move."""
+
+    def mark(node: Any) -> Any:
+        nothing = jax.tree.map(lambda _: False, node)
+        if not is_parameter(node) or node.frozen:
+            return nothing
+        return eqx.tree_at(lambda p: p.raw, nothing, True)
+
+    return jax.tree.map(mark, tree, is_leaf=is_parameter)
+
+
+def log_prior(tree: Any) -> Scalar:
+    """Sum of the log priors of every parameter in the tree that carries one.
+
+    Each is the density of the *logarithm* of the parameter: the mode then does not depend on
+    how the parameter is written down, and a noise level of zero is never a free lunch.
+    """
+    nodes = filter(is_parameter, jax.tree.leaves(tree, is_leaf=is_parameter))
+    return sum(
+        (jnp.sum(p.prior.log_prob(p.natural) + p.raw) for p in nodes if p.prior is not None),
+        start=jnp.asarray(0.0),
+    )
+
+
+def _positive(value: Any, name: str) -> np.ndarray:
+    value = np.asarray(value, np.float64)
+    if not np.all(value > 0):
+        raise ValueError(f"{name} must be positive, got {value}.")
+    return value

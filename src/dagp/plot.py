@@ -1,0 +1,210 @@
+"""Pictures of data, processes, assignments and gates.
+
+Every function takes ``ax`` and returns it. A process has the same colour in every picture, from a
+palette that colour-blind readers can tell apart. With several inputs, `column` chooses the one
+drawn; curves then hold the other inputs at the middle of their range.
+
+>>> import matplotlib; matplotlib.use("agg")
+>>> from dagp import datasets
+>>> sample = datasets.multimodal(n=20, random_state=0)
+>>> data(sample.X, sample.y, sample.process).get_xlabel()
+'x'
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+try:
+    import matplotlib.pyplot as plt
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection, PolyCollection
+    from matplotlib.colors import to_rgb
+except ModuleNotFoundError as missing:  # pragma: no cover
+    raise ModuleNotFoundError(
+        "Plots need matplotlib: pip install 'dagp[plot]'.", name=missing.name
+    ) from missing
+
+if TYPE_CHECKING:
+    from dagp.estimator import DAGP
+
+__all__ = ["assignment", "bound", "colour", "data", "gate", "overview", "posterior"]
+
+# Okabe and Ito's palette, black last because it reads as "no process".
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+_GRID = 400
+_BAND = 2.0
+"""Half-width of the shaded band in standard deviations."""
+
+
+def colour(process: int) -> str:
+    """The colour of a process.
+
+    >>> colour(0)
+    '#0072B2'
+    """
+    return PALETTE[process % len(PALETTE)]
+
+
+def data(
+    X: Any, y: Any, process: Any = None, *, column: int = 0, output: int = 0, ax: Axes | None = None
+) -> Axes:
+    """The points, coloured by a known process if one is given (−1: unknown, grey)."""
+    ax = _axes(ax)
+    x, level = _column(X, column), _column(y, output)
+    process = np.full(len(x), -1) if process is None else np.asarray(process)
+    for k in np.unique(process):
+        at, shade = process == k, colour(int(k)) if k >= 0 else "0.45"
+        label = f"process {k}" if k >= 0 else None
+        ax.scatter(x[at], level[at], s=6, color=shade, alpha=0.7, linewidths=0, label=label)
+    ax.set(xlabel=_name(X, column, "x"), ylabel=_name(y, output, "y"))
+    return ax
+
+
+def posterior(
+    model: "DAGP",
+    X: Any = None,
+    y: Any = None,
+    *,
+    column: int = 0,
+    output: int = 0,
+    margin: float = 0.05,
+    ax: Axes | None = None,
+) -> Axes:
+    """Every process with its band of two standard deviations, as opaque as it is likely."""
+    ax = _axes(ax)
+    grid, rows = _sweep(model, column, margin)
+    mixture = model.posterior_.mixture(rows, flat=False)
+    means, stds = mixture.means[..., output], np.sqrt(mixture.variances[..., output])
+    if X is not None and y is not None:
+        ax.scatter(_column(X, column), _column(y, output), s=4, color="0.6", linewidths=0, zorder=1)
+    for k in np.flatnonzero(model.active_).tolist():
+        _faded(ax, grid, means[:, k], stds[:, k], mixture.weights[:, k], colour(k))
+        ax.plot([], [], color=colour(k), lw=2, label=f"process {k}")
+    ax.autoscale_view()
+    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
+    ax.legend(loc="upper right", fontsize="small", framealpha=0.8)
+    return ax
+
+
+def assignment(
+    model: "DAGP",
+    X: Any,
+    y: Any,
+    *,
+    column: int = 0,
+    output: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """The points, coloured by the process that most likely produced them; unsure points pale."""
+    ax = _axes(ax)
+    shares = model.responsibilities(X, y)
+    owner = shares.argmax(axis=1)
+    sure = np.clip(shares.max(axis=1), 0.25, 1.0)
+    shades = np.array([(*to_rgb(colour(k)), s) for k, s in zip(owner, sure, strict=True)])
+    ax.scatter(_column(X, column), _column(y, output), s=6, c=shades, linewidths=0)
+    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
+    return ax
+
+
+def gate(model: "DAGP", *, column: int = 0, margin: float = 0.05, ax: Axes | None = None) -> Axes:
+    """How likely each process is, along one input."""
+    ax = _axes(ax)
+    grid, rows = _sweep(model, column, margin)
+    weights = model.posterior_.gate(rows)
+    for k in range(weights.shape[1]):
+        used = bool(model.active_[k])
+        ax.plot(grid, weights[:, k], color=colour(k), lw=2 if used else 1, ls="-" if used else ":")
+    ax.set(xlabel=_label(model, None, column), ylabel="gate weight", ylim=(-0.02, 1.02))
+    return ax
+
+
+def overview(
+    model: "DAGP",
+    X: Any,
+    y: Any,
+    *,
+    column: int = 0,
+    output: int = 0,
+    ax: Any = None,
+) -> Any:
+    """Joint posterior, assignments and gate, one above the other."""
+    if ax is None:
+        _, ax = plt.subplots(
+            3, 1, figsize=(8, 9), sharex=True, height_ratios=(3, 3, 1.5), layout="constrained"
+        )
+    top, middle, bottom = ax
+    posterior(model, X, y, column=column, output=output, ax=top)
+    assignment(model, X, y, column=column, output=output, ax=middle)
+    gate(model, column=column, ax=bottom)
+    titles = ("joint posterior", "assignment", "gate")
+    for axes, title in zip((top, middle, bottom), titles, strict=True):
+        axes.set_title(title, loc="left", fontsize="medium")
+    for axes in (top, middle):
+        axes.set_xlabel("")
+    return ax
+
+
+def bound(model: "DAGP", *, ax: Axes | None = None) -> Axes:
+    """The evidence bound during training, and where each start of the race ended."""
+    ax = _axes(ax)
+    trace = model.lower_bounds_
+    ax.plot(np.arange(1, len(trace) + 1), trace, color=colour(0), lw=1.5, label="kept start")
+    others = [row for row in model.restarts_ if not row["kept"]]
+    if others:
+        steps, ends = zip(*((row["steps"], row["bound"]) for row in others), strict=True)
+        ax.scatter(steps, ends, s=12, color=colour(1), label="other starts", zorder=3)
+    # The first steps start from far below; they would flatten everything of interest.
+    low, high = np.quantile(trace, 0.05), trace.max()
+    if high > low:
+        ax.set_ylim(low - 0.5 * (high - low), high + 0.1 * (high - low))
+    ax.set(xlabel="step", ylabel="evidence bound")
+    ax.legend(loc="lower right", fontsize="small")
+    return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    return ax if ax is not None else plt.gca()
+
+
+def _column(table: Any, index: int) -> np.ndarray:
+    array = np.asarray(table)
+    return array if array.ndim == 1 else array[:, index]
+
+
+def _name(table: Any, index: int, default: str) -> str:
+    columns = getattr(table, "columns", getattr(table, "column_names", None))
+    if columns is not None:
+        return str(columns[index])
+    return str(getattr(table, "name", None) or default)
+
+
+def _label(model: "DAGP", X: Any, column: int) -> str:
+    names = getattr(model, "feature_names_in_", None)
+    return str(names[column]) if names is not None else _name(X, column, "x")
+
+
+def _sweep(model: "DAGP", column: int, margin: float) -> tuple[np.ndarray, np.ndarray]:
+    """A grid along one input, and the rows that hold all others at the middle."""
+    low, high = model.extent_
+    reach = margin * (high[column] - low[column])
+    grid = np.linspace(low[column] - reach, high[column] + reach, _GRID)
+    rows = np.tile((low + high) / 2, (_GRID, 1))
+    rows[:, column] = grid
+    return grid, rows
+
+
+def _faded(
+    ax: Axes, x: np.ndarray, mean: np.ndarray, std: np.ndarray, weight: np.ndarray, shade: str
+) -> None:
+    """A line with a band, drawn piece by piece so that opacity can follow the weight."""
+    opacity = np.clip((weight[1:] + weight[:-1]) / 2, 0.0, 1.0) ** 0.7
+    colours = np.array([(*to_rgb(shade), a) for a in opacity])
+    line = np.stack([x, mean], axis=1)
+    ax.add_collection(
+        LineCollection(list(np.stack([line[:-1], line[1:]], axis=1)), colors=colours, lw=2)
+    )
+    low, high = (np.stack([x, mean + s * _BAND * std], axis=1) for s in (-1, 1))
+    pieces = np.stack([low[:-1], low[1:], high[1:], high[:-1]], axis=1)
+    colours[:, 3] *= 0.3
+    ax.add_collection(PolyCollection(list(pieces), facecolors=colours, edgecolors="none"))

@@ -1,0 +1,39 @@
+"""The numerical climate of a call: float width, and BLAS threads.
+
+Both are set around our own calls and put back afterwards, so a user's program keeps the
+JAX flags and thread settings it had.
+"""
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+import scipy.linalg  # noqa: F401  (JAX's CPU LAPACK calls go through SciPy's BLAS; load it first)
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["DTYPES", "numerics"]
+
+DTYPES = ("float64", "float32")
+
+
+@functools.cache
+def _thread_pools() -> ThreadpoolController:
+    # Scanning the loaded libraries takes milliseconds, and the set does not change.
+    return ThreadpoolController()
+
+
+@contextmanager
+def numerics(dtype: str = "float64") -> Iterator[None]:
+    """Compute in `dtype`, with one BLAS thread, inside the ``with`` block.
+
+    The matrices here are small and many: OpenBLAS's own threads wait on each other far longer
+    than they compute, while XLA already spreads the large products over the cores.
+
+    >>> import jax.numpy as jnp
+    >>> with numerics("float64"):
+    ...     print(jnp.ones(1).dtype)
+    float64
+    """
+    with jax.enable_x64(dtype == "float64"), _thread_pools().limit(limits=1, user_api="blas"):
+        yield

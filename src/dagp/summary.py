@@ -1,0 +1,81 @@
+"""A fitted model in words and tables."""
+
+import html as _html
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dagp.estimator import DAGP
+    from dagp.fitted import FittedProcess
+
+__all__ = ["COLUMNS", "headline", "html", "rows", "text"]
+
+COLUMNS = ("process", "kind", "share", "noise std", "where", "kernel")
+
+
+def rows(model: "DAGP") -> list[tuple[str, ...]]:
+    """One row of text per process, in the order of `COLUMNS`."""
+    return [
+        (
+            str(process.index) + ("" if model.active_[process.index] else " (unused)"),
+            process.kind,
+            f"{process.weight_:.1%}",
+            ", ".join(f"{std:.3g}" for std in process.noise_std_),
+            _where(model, process),
+            "" if process.kernel_ is None else repr(process.kernel_),
+        )
+        for process in model.processes_
+    ]
+
+
+def _where(model: "DAGP", process: "FittedProcess") -> str:
+    """Where the gate gives the process more than a tenth: intervals of a single input."""
+    if not model.active_[process.index]:
+        return "-"
+    low, high = model.extent_
+    if len(low) > 1:
+        return "see plot.gate"
+    grid = np.linspace(low[0], high[0], 200)
+    likely = model.posterior_.gate(grid[:, None])[:, process.index] > 0.1
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], likely.astype(int), [0]])))
+    spans = list(zip(edges[::2], edges[1::2] - 1, strict=True))
+    if spans == [(0, len(grid) - 1)]:
+        return "everywhere"
+    return ", ".join(f"{grid[a]:.3g} to {grid[b]:.3g}" for a, b in spans) or "nowhere"
+
+
+def headline(model: "DAGP") -> str:
+    """The fit in one sentence."""
+    used = int(np.sum(model.active_))
+    state = "converged" if model.converged_ else "did not converge"
+    return (
+        f"{used} of {len(model.active_)} processes in use; "
+        f"evidence bound {model.lower_bound_:.2f}; "
+        f"{state} after {model.n_iter_} steps (best of {len(model.restarts_)} starts)."
+    )
+
+
+def text(model: "DAGP") -> str:
+    """The table as plain text."""
+    table = [COLUMNS, *rows(model)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(COLUMNS))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([headline(model), "", lines[0], rule, *lines[1:]])
+
+
+def html(model: "DAGP") -> str:
+    """The table for a notebook."""
+    head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in rows(model)
+    )
+    return (
+        f"<div><p>{_html.escape(headline(model))}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )

@@ -1,0 +1,167 @@
+"""Training: a pure compiled block of steps, and a host loop around it.
+
+One step lets every q settle by natural gradients, then moves everything else by Adam, both from
+one set of projections. Between blocks the host reports, checks, adapts the step size and stops.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from dagp.bounds import Bound, collapsed, responsibilities, settle
+from dagp.model import Batch, DataAssociation, NaturalRates
+from dagp.parameters import trainable
+from dagp.typing import PerProcess, Scalar
+
+__all__ = [
+    "BLOCK",
+    "Progress",
+    "Report",
+    "Result",
+    "State",
+    "Status",
+    "begin",
+    "resume",
+    "run_block",
+    "settled",
+    "step",
+    "train",
+]
+
+Status = Literal["converged", "budget", "stopped", "diverged"]
+
+BLOCK = 25
+"""Steps between two looks of the host."""
+LEARNING_RATE = 0.05
+SMALLEST_RATE = 0.1 * LEARNING_RATE
+"""A run has converged when even steps of this size gain nothing more."""
+_SETTLE_STEPS = 3
+_RETRIES = 3
+_ADAM = optax.scale_by_adam(b1=0.9, b2=0.99)
+
+
+class State(NamedTuple):
+    """Everything a step reads and writes."""
+
+    model: DataAssociation
+    responsibilities: PerProcess
+    moments: Any
+
+
+class Progress(NamedTuple):
+    """What a callback is told between two blocks. A callback that returns true stops the run."""
+
+    phase: str
+    start: int
+    step: int
+    bound: float
+
+
+Report = Callable[[int, float], bool]
+"""Called with the number of steps done and the bound; true means stop."""
+
+
+class Result(NamedTuple):
+    """A state, the bound there, its history, and the reason training ended."""
+
+    state: State
+    bound: float
+    trace: np.ndarray
+    status: Status
+
+
+@jax.jit
+def begin(model: DataAssociation, batch: Batch, shares: PerProcess) -> State:
+    """A state in which every q has answered the given responsibilities once, in full."""
+    projection = model.project(batch.X)
+    marginals = model.marginals(projection)
+    rates = NaturalRates(process=1.0, gate=1.0)
+    model = model.natural_step(projection, marginals, batch, shares, rates)
+    return State(model, shares, _ADAM.init(eqx.filter(model, trainable(model))))
+
+
+@jax.jit
+def resume(model: DataAssociation, batch: Batch) -> State:
+    """A state that goes on from a trained model, possibly with other data."""
+    log_joint = model.log_joint(model.marginals(model.project(batch.X)), batch)
+    return State(
+        model, responsibilities(log_joint), _ADAM.init(eqx.filter(model, trainable(model)))
+    )
+
+
+def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Bound]:
+    """Settle every q, then one Adam step on the hyperparameters, noise and inducing inputs."""
+    mask = trainable(state.model)
+    moving, rest = eqx.partition(state.model, mask)
+
+    def loss(moving: Any) -> tuple[Scalar, tuple[Any, PerProcess, Bound]]:
+        model = eqx.combine(moving, rest)
+        projection = model.project(batch.X)
+        still = jax.lax.stop_gradient((model, projection))
+        settled, shares = settle(
+            *still, batch, state.responsibilities, _SETTLE_STEPS, NaturalRates()
+        )
+        settled_rest = eqx.filter(settled, mask, inverse=True)
+        bound = collapsed(eqx.combine(moving, settled_rest), projection, batch)
+        return -bound.value, (settled_rest, shares, bound)
+
+    gradient, (rest, shares, bound) = jax.grad(loss, has_aux=True)(moving)
+    updates, moments = _ADAM.update(gradient, state.moments)
+    moving = jax.tree.map(lambda p, u: p - learning_rate * u, moving, updates)
+    return State(eqx.combine(moving, rest), shares, moments), bound
+
+
+@jax.jit
+def run_block(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Bound]:
+    """`BLOCK` steps, and the bound of each (with the hyperparameters the step began with)."""
+    return jax.lax.scan(lambda s, _: step(s, batch, learning_rate), state, length=BLOCK)
+
+
+def train(
+    state: State, batch: Batch, *, max_iter: int, tol: float, report: Report = lambda *_: False
+) -> Result:
+    """Run blocks until the bound stops rising.
+
+    A block that gains less than `tol` per data point shortens the steps; when they are short and
+    still gain nothing, the run has converged. A block that ends in NaN, or far below where it
+    began, is undone and repeated with shorter steps.
+    """
+    total = float(np.sum(batch.weight))
+    best = Result(state, -np.inf, np.zeros(0), "budget")
+    rate, retries, status = LEARNING_RATE, 0, "budget"
+    traces: list[np.ndarray] = []
+    done = 0
+    while done < max_iter:
+        following, bounds = run_block(best.state, batch, jnp.asarray(rate))
+        values = np.asarray(bounds.value)
+        done += BLOCK
+        if not np.all(np.isfinite(values)) or values[-1] < best.bound - total:
+            retries, rate = retries + 1, rate / 3
+            if retries > _RETRIES:
+                status = "diverged"
+                break
+            continue
+        traces.append(values)
+        gain, best = values[-1] - best.bound, best._replace(state=following, bound=values[-1])
+        if report(done, float(values[-1])):
+            status = "stopped"
+            break
+        if gain < tol * total:
+            if rate <= SMALLEST_RATE:
+                status = "converged"
+                break
+            rate = max(rate / 3, SMALLEST_RATE)
+    trace = np.concatenate(traces) if traces else np.zeros(0)
+    return Result(best.state, float(best.bound), trace, status)
+
+
+def settled(result: Result, batch: Batch) -> Result:
+    """The result with every q at rest under its final hyperparameters."""
+    state, bounds = run_block(result.state, batch, jnp.asarray(0.0))
+    value = float(bounds.value[-1])
+    return result._replace(state=state, bound=value) if np.isfinite(value) else result

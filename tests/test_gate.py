@@ -1,0 +1,209 @@
+"""Gates: expectations under a softmax, their derivatives, and natural-gradient steps."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dagp.gate import ConstantGate, GPGate, build_gate, normal_points
+from dagp.processes import GP
+from dagp.sparse import Natural, Projection
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import curve, differences, expectation, random_shares, setting, smooth
+from scipy.special import log_softmax, softmax
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+INDUCING = np.linspace(0, 3, 6)[:, None]
+N = 5
+seeds = st.integers(0, 10_000)
+
+
+def at(mean, variance):
+    """A gate and a projection under which the K functions have these marginals (N, K)."""
+    n, k = mean.shape
+    gate = build_gate(smooth(), setting(np.linspace(0, 1, n)[:, None]), k)
+    precision = jax.vmap(jnp.diag)(1 / variance.T)
+    gate = eqx.tree_at(lambda g: g.latent.q, gate, Natural(precision, (mean / variance).T))
+    return gate, Projection(jnp.eye(n), jnp.zeros(n), jnp.zeros((n, 1)))
+
+
+@jax.jit
+def expectations(mean, variance):
+    gate, projection = at(mean, variance)
+    return gate.marginals(projection)
+
+
+def functions(seed, processes, largest=2.0):
+    rng = np.random.default_rng(seed)
+    mean = 2 * rng.standard_normal((N, processes))
+    return mean, rng.uniform(0.05, largest, (N, processes))
+
+
+def test_the_helper_sets_the_marginals():
+    mean, variance = functions(0, 3)
+    latent = expectations(mean, variance).latent
+    np.testing.assert_allclose(latent.mean, mean)
+    np.testing.assert_allclose(latent.variance, variance)
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5])
+def test_points_are_balanced(processes):
+    points = normal_points(processes)
+    np.testing.assert_allclose(points.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose((points**2).mean(axis=0), 1.0)
+    np.testing.assert_array_equal(points, normal_points(processes))
+
+
+@pytest.mark.parametrize(("largest", "tolerance"), [(0.25, 0.01), (1.0, 0.04), (4.0, 0.12)])
+def test_expectations_of_two_processes_by_quadrature(largest, tolerance):
+    """What 16 quasi-random points achieve, in absolute terms, by the variance of the functions."""
+    for seed in range(8):
+        mean, variance = functions(seed, 2, largest)
+        ours = expectations(mean, variance)
+        for n in range(N):
+            moments = expectation(
+                lambda a: np.stack(
+                    [log_softmax(a, -1), softmax(a, -1), softmax(a, -1) * (1 - softmax(a, -1))], -2
+                ),
+                mean[n],
+                variance[n],
+            )
+            mine = np.stack([ours.log_weights[n], ours.weights[n], ours.curvature[n]])
+            np.testing.assert_allclose(mine, moments, atol=tolerance)
+
+
+def test_many_points_converge_to_the_quadrature():
+    mean, variance = functions(3, 2)
+    gate, projection = at(mean, variance)
+    ours = eqx.tree_at(lambda g: g.points, gate, normal_points(2, 4096)).marginals(projection)
+    expected = [expectation(lambda a: softmax(a, -1), m, v) for m, v in zip(mean, variance, strict=True)]
+    np.testing.assert_allclose(ours.weights, expected, atol=1e-3)
+
+
+@given(seeds)
+@settings(max_examples=4)
+def test_gradients_of_the_expected_log_weights(seed):
+    mean, variance = functions(seed, 3)
+    shares = random_shares(seed, N, 3)
+
+    def term(mean, variance):
+        return jnp.sum(shares * expectations(mean, variance).log_weights)
+
+    by_mean, by_variance = jax.grad(term, argnums=(0, 1))(jnp.asarray(mean), jnp.asarray(variance))
+    numeric = differences(lambda m: float(term(m, variance)), mean)
+    np.testing.assert_allclose(by_mean, numeric, atol=1e-7)
+    numeric = differences(lambda v: float(term(mean, v)), variance)
+    np.testing.assert_allclose(by_variance, numeric, atol=1e-7)
+    # Bonnet's theorem holds for the fixed points exactly, Price's as well as they integrate.
+    ours = expectations(mean, variance)
+    np.testing.assert_allclose(by_mean, shares - ours.weights, atol=1e-10)
+    np.testing.assert_allclose(by_variance, -ours.curvature / 2, atol=0.1)
+
+
+def test_prices_theorem_in_the_limit_of_many_points():
+    mean, variance = functions(5, 3)
+    gate, projection = at(mean, variance)
+    many = normal_points(3, 8192)
+
+    def term(variance):
+        gate, projection = at(jnp.asarray(mean), variance)
+        return jnp.sum(eqx.tree_at(lambda g: g.points, gate, many).marginals(projection).log_weights)
+
+    curvature = eqx.tree_at(lambda g: g.points, gate, many).marginals(projection).curvature
+    # Three log weights per point, each with the same normaliser.
+    gradient = jax.grad(term)(jnp.asarray(variance)) / 3
+    np.testing.assert_allclose(gradient, -curvature / 2, atol=2e-3)
+
+
+@given(seeds)
+@settings(max_examples=5)
+def test_weights_are_weights(seed):
+    mean, variance = functions(seed, 4, largest=9.0)
+    ours = expectations(10 * mean, variance)
+    np.testing.assert_allclose(ours.weights.sum(axis=1), 1.0)
+    assert np.all(ours.weights >= 0) and np.all(ours.curvature >= 0)
+    # Jensen: the expected logarithm is below the logarithm of the expectation.
+    assert np.all(ours.log_weights <= np.log(ours.weights) + 1e-9)
+
+
+def test_huge_functions_do_not_overflow():
+    mean = np.array([[1e4, -1e4], [0.0, 900.0]])
+    ours = expectations(mean, np.full((2, 2), 1e-3))
+    np.testing.assert_allclose(ours.log_weights, [[0.0, -2e4], [-900.0, 0.0]], atol=0.1)
+
+
+def step(gate, X, shares, rate, weight=None):
+    projection = gate.project(X)
+    weight = jnp.ones(len(X)) if weight is None else weight
+    return gate.natural_step(projection, gate.marginals(projection), shares, weight, rate)
+
+
+@given(seeds)
+@settings(max_examples=3)
+def test_the_precision_stays_above_the_identity(seed):
+    X, _ = curve(seed)
+    gate = build_gate(smooth(), setting(INDUCING), 3)
+    for rate in (1.0, 0.3, 0.9):
+        gate = step(gate, X, jnp.asarray(random_shares(seed, 20, 3)), rate)
+        assert np.linalg.eigvalsh(gate.latent.q.precision).min() >= 1 - 1e-9
+
+
+def test_a_step_from_the_prior_in_dense_algebra():
+    X, _ = curve(0)
+    shares, weight = random_shares(0, 20, 3), np.random.default_rng(0).uniform(0, 2, 20)
+    gate = build_gate(smooth(), setting(INDUCING), 3)
+    moved = step(gate, X, jnp.asarray(shares), 0.4, jnp.asarray(weight))
+    before = gate.marginals(gate.project(X))
+    kernel = gate.latent.kernel
+    basis = np.linalg.solve(np.linalg.cholesky(kernel(INDUCING, INDUCING)), kernel(INDUCING, X))
+    for k in range(3):
+        bend = weight * before.curvature[:, k]
+        precision = np.eye(6) + 0.4 * (basis * bend) @ basis.T
+        np.testing.assert_allclose(moved.latent.q.precision[k], precision, atol=1e-6)
+        shift = 0.4 * basis @ (weight * (shares[:, k] - before.weights[:, k]))
+        np.testing.assert_allclose(moved.latent.q.shift[k], shift, atol=1e-6)
+
+
+def test_the_gate_learns_where_each_process_is():
+    X, _ = curve(0)
+    shares = jnp.asarray(np.eye(2)[(X[:, 0] > 1.5).astype(int)])
+    gate = build_gate(None, setting(INDUCING), 2)
+    for _ in range(40):
+        gate = step(gate, X, shares, 0.3)
+    weights = gate.marginals(gate.project(X)).weights
+    assert np.all((weights[:, 1] > 0.5) == (X[:, 0] > 1.5))
+    assert weights[0, 0] > 0.8 and weights[-1, 1] > 0.8
+
+
+@given(seeds)
+@settings(max_examples=3)
+def test_a_constant_gate_steps_to_the_mean_responsibilities_with_one_pseudo_count(seed):
+    X, _ = curve(seed)
+    shares = random_shares(seed, 20, 3)
+    weight = np.random.default_rng(seed).uniform(0, 2, 20)
+    gate = step(build_gate("constant", setting(INDUCING), 3), X, shares, 1.0, jnp.asarray(weight))
+    marginals = gate.marginals(gate.project(X))
+    expected = (weight @ shares + 1 / 3) / (weight.sum() + 1)
+    np.testing.assert_allclose(marginals.weights, np.tile(expected, (20, 1)))
+    np.testing.assert_allclose(marginals.log_weights, np.log(np.tile(expected, (20, 1))))
+    assert float(gate.kl()) == 0.0
+    # Half a step is the geometric mean, up to its sum.
+    half = step(build_gate("constant", setting(INDUCING), 3), X, shares, 0.5, jnp.asarray(weight))
+    weights = half.marginals(half.project(X)).weights[0]
+    np.testing.assert_allclose(weights, np.sqrt(expected) / np.sqrt(expected).sum())
+
+
+def test_build_gate():
+    here = setting(INDUCING, y_unit=np.array([50.0]), y_centre=np.array([9.0]))
+    assert isinstance(build_gate(None, here, 1), ConstantGate)
+    assert isinstance(build_gate("constant", here, 2), ConstantGate)
+    gate = build_gate(GP(kernel=smooth().kernel), here, 4)
+    assert isinstance(gate, GPGate)
+    assert gate.latent.q.shift.shape == (4, 6) and gate.points.shape[1] == 4
+    # Log odds have no unit, whatever the unit of y.
+    np.testing.assert_allclose(gate.latent.kernel.variance.value, 1.3)
+    for wrong in ("gp", 3):
+        with pytest.raises((ValueError, TypeError)):
+            build_gate(wrong, here, 2)

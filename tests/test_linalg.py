@@ -1,0 +1,123 @@
+"""Jittered Cholesky factor, its derivative, and triangular algebra."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from dagp import linalg
+from dagp.runtime import numerics
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import differences
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def positive_definite(seed: int, size: int = 5) -> np.ndarray:
+    root = np.random.default_rng(seed).standard_normal((size, size))
+    return root @ root.T + size * np.eye(size)
+
+
+def singular(size: int = 6, rank: int = 2) -> np.ndarray:
+    root = np.random.default_rng(3).standard_normal((size, rank))
+    return root @ root.T
+
+
+factorise = jax.jit(linalg.cholesky)
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=10)
+def test_factor_is_scipys(seed):
+    matrix = positive_definite(seed)
+    lower = factorise(jnp.asarray(matrix))
+    np.testing.assert_allclose(lower, scipy.linalg.cholesky(matrix, lower=True), atol=1e-8)
+
+
+def weighted_sum(factorise):
+    weights = np.random.default_rng(1).standard_normal((5, 5))
+    return lambda matrix: jnp.sum(weights * jnp.tril(factorise(matrix)) ** 2)
+
+
+def test_gradient_is_that_of_jax_and_of_finite_differences():
+    matrix = positive_definite(0)
+    ours = jax.grad(weighted_sum(linalg.cholesky))(jnp.asarray(matrix))
+    theirs = jax.grad(weighted_sum(jnp.linalg.cholesky))(jnp.asarray(matrix))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+
+    def symmetrised(m):
+        return float(weighted_sum(np.linalg.cholesky)((m + m.T) / 2))
+
+    np.testing.assert_allclose(ours, differences(symmetrised, matrix), rtol=1e-5, atol=1e-7)
+
+
+def test_second_derivatives_and_forward_mode_work():
+    matrix = jnp.asarray(positive_definite(4))
+    ours, theirs = (
+        jax.jit(jax.hessian(lambda t, f=f: weighted_sum(f)(matrix + t * matrix @ matrix)))(0.1)
+        for f in (linalg.cholesky, jnp.linalg.cholesky)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_singular_matrix_has_a_finite_factor_and_gradient(dtype):
+    with numerics(dtype):
+        matrix = jnp.asarray(singular(), dtype)
+        lower = linalg.cholesky(matrix)
+        gradient = jax.grad(lambda m: jnp.sum(linalg.cholesky(m)))(matrix)
+        relative = float(linalg.jitter_used(matrix))
+    assert lower.dtype == dtype
+    assert np.all(np.isfinite(lower)) and np.all(np.isfinite(gradient))
+    added = relative * np.mean(np.diag(singular()))
+    tolerance = 2 * added + 1e-5 * (dtype == "float32") + 1e-12
+    np.testing.assert_allclose(lower @ lower.T, singular(), atol=tolerance)
+
+
+def test_jitter_starts_at_the_first_rung_and_climbs_by_tens():
+    assert float(linalg.jitter_used(jnp.asarray(positive_definite(0)))) == pytest.approx(1e-10)
+    # Least eigenvalue -3e-6 of a matrix with mean diagonal one: 1e-6 is too little, 1e-5 enough.
+    indefinite = jnp.asarray(np.diag([2.000003, 1.0, -3e-6]))
+    assert float(linalg.jitter_used(indefinite)) == pytest.approx(1e-5)
+    lower = linalg.cholesky(indefinite)
+    np.testing.assert_allclose(lower @ lower.T, indefinite + 1e-5 * np.eye(3), atol=1e-9)
+
+
+def test_jitter_is_relative_to_the_size_of_the_matrix():
+    for size in (1e-8, 1.0, 1e8):
+        np.testing.assert_allclose(linalg.jitter_used(size * singular()), linalg.jitter_used(singular()))
+
+
+def test_a_hopeless_matrix_stays_nan_instead_of_looping():
+    assert np.all(np.isnan(np.diag(linalg.cholesky(jnp.full((3, 3), jnp.nan)))))
+    assert not np.all(np.isfinite(linalg.cholesky(-jnp.eye(3))))
+
+
+def test_vmap_and_jit_change_nothing():
+    stack = jnp.asarray(np.stack([positive_definite(0, 6), singular(), positive_definite(2, 6)]))
+    singles = np.stack([linalg.cholesky(m) for m in stack])
+    np.testing.assert_allclose(jax.jit(jax.vmap(linalg.cholesky))(stack), singles, atol=1e-12)
+    jitters = jax.vmap(linalg.jitter_used)(stack)
+    np.testing.assert_allclose(jitters, [linalg.jitter_used(m) for m in stack])
+    batched = jax.jit(jax.vmap(jax.grad(lambda m: jnp.sum(linalg.cholesky(m)))))(stack)
+    single = jax.grad(lambda m: jnp.sum(linalg.cholesky(m)))(stack[2])
+    np.testing.assert_allclose(batched[2], single, atol=1e-10)
+    assert np.all(np.isfinite(batched))
+
+
+def test_inverse_factor_and_log_det():
+    matrices = np.stack([positive_definite(0), positive_definite(1)])
+    lower = np.linalg.cholesky(matrices)
+    np.testing.assert_allclose(linalg.inverse_factor(lower), np.linalg.inv(lower), atol=1e-12)
+    np.testing.assert_allclose(linalg.log_det(lower), np.linalg.slogdet(matrices)[1])
+    np.testing.assert_allclose(linalg.inverse_factor(lower[0]), np.linalg.inv(lower[0]), atol=1e-12)
+
+
+def test_float32_factor():
+    with numerics("float32"):
+        matrix = jnp.asarray(positive_definite(0), "float32")
+        lower = linalg.cholesky(matrix)
+        gradient = jax.grad(weighted_sum(linalg.cholesky))(matrix)
+    assert lower.dtype == gradient.dtype == np.float32
+    np.testing.assert_allclose(lower, np.linalg.cholesky(positive_definite(0)), rtol=2e-5, atol=1e-5)
