@@ -2,18 +2,24 @@
 
 from collections.abc import Iterator
 
+import jax
 import jaxtyping
 import pytest
 from hypothesis import settings
 
 # Must run before anything imports dagp: shapes and dtypes in annotations are then checked.
+# Not in the modules a user calls directly: those answer wrong types with words of their own.
+CHECKED = (
+    "bounds data fitted gate kernels linalg means model moves parameters posterior processes "
+    "search sparse starts train"
+)
 # The numeric tower of PEP 484 lets an int stand where a float is asked for, as a user may.
 jaxtyping.install_import_hook(
-    "dagp", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+    [f"dagp.{module}" for module in CHECKED.split()],
+    "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",
 )
 
 from dagp import runtime  # noqa: E402
-
 
 # The same examples every time, no files written, no clock: the first example compiles.
 settings.register_profile("dagp", derandomize=True, database=None, deadline=None)
@@ -25,7 +31,10 @@ def float64() -> Iterator[None]:
     """Double precision for a whole module: ``pytestmark = pytest.mark.usefixtures("float64")``.
 
     Not autouse, so that tests of the estimator see the climate a user has. Scope is the module,
-    because hypothesis runs many examples inside one function-scoped fixture.
+    because hypothesis runs many examples inside one function-scoped fixture. The models are tiny
+    and the programs many, so compilation is told to be quick rather than thorough.
     """
+    jax.config.update("jax_disable_most_optimizations", True)
     with runtime.numerics("float64"):
         yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -6,15 +6,18 @@ The second half builds small models in which standardised and user's units are t
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from dagp.gate import Gate, build_gate
-from dagp.kernels import SquaredExponential
-from dagp.model import Batch, DataAssociation
-from dagp.processes import GP, ProcessPrior, Setting
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
+
+from dagp.bounds import collapsed
+from dagp.gate import Gate, build_gate
+from dagp.kernels import SquaredExponential
+from dagp.model import Batch, DataAssociation, NaturalRates
+from dagp.processes import GP, ProcessPrior, Setting
 
 FORBIDDEN = -1e30
 
@@ -140,7 +143,10 @@ def smooth_covariance(A, B):
 
 
 def build(
-    priors: Sequence[ProcessPrior], inducing, outputs: int = 1, gate: "GP | str | Gate | None" = None
+    priors: Sequence[ProcessPrior],
+    inducing,
+    outputs: int = 1,
+    gate: "GP | str | Gate | None" = None,
 ) -> DataAssociation:
     plain = setting(inducing, outputs)
     if not isinstance(gate, Gate):
@@ -172,9 +178,37 @@ def two_lines(seed: int, n: int = 30):
     rng = np.random.default_rng(seed)
     X = np.linspace(-1, 1, n)[:, None]
     labels = rng.integers(0, 2, n)
-    y = np.where(labels[:, None] == 0, X + 1, -X - 1) + 0.05 * rng.standard_normal((n, 1))
+    y = np.where(labels[:, None] == 0, X + 1.6, -X - 1.6) + 0.05 * rng.standard_normal((n, 1))
     return X, y, labels
 
 
 def random_shares(seed: int, n: int, processes: int):
     return np.random.default_rng(seed).dirichlet(np.ones(processes), size=n)
+
+
+# ------------------------------------------------------------------ compiled calls
+
+PROCESSES_ONLY = NaturalRates(process=1.0, gate=0.0)
+
+
+@jax.jit
+def evaluate(model: DataAssociation, batch: Batch, scale: float = 1.0):
+    """Bound, ℓ + c, and marginals."""
+    projection = model.project(batch.X)
+    marginals = model.marginals(projection)
+    return collapsed(model, projection, batch, scale), model.log_joint(marginals, batch), marginals
+
+
+@jax.jit
+def stepped(
+    model: DataAssociation, batch: Batch, shares, rates: NaturalRates = PROCESSES_ONLY
+) -> DataAssociation:
+    """The model after one natural-gradient step; of the processes only, in full, if not told."""
+    projection = model.project(batch.X)
+    return model.natural_step(projection, model.marginals(projection), batch, shares, rates)
+
+
+@jax.jit
+def posterior(part, X):
+    """Marginals of one process, gate or sparse GP."""
+    return part.marginals(part.project(X))

@@ -5,13 +5,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dagp.gate import ConstantGate, GPGate, build_gate, normal_points
-from dagp.processes import GP
-from dagp.sparse import Natural, Projection
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import curve, differences, expectation, random_shares, setting, smooth
 from scipy.special import log_softmax, softmax
+
+from dagp.gate import ConstantGate, GPGate, build_gate, difference_rule, normal_rule
+from dagp.processes import GP
+from dagp.sparse import Natural, Projection
+from reference import curve, differences, expectation, posterior, random_shares, setting, smooth
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -48,45 +49,73 @@ def test_the_helper_sets_the_marginals():
     np.testing.assert_allclose(latent.variance, variance)
 
 
-@pytest.mark.parametrize("processes", [2, 3, 5])
-def test_points_are_balanced(processes):
-    points = normal_points(processes)
-    np.testing.assert_allclose(points.mean(axis=0), 0.0, atol=1e-12)
-    np.testing.assert_allclose((points**2).mean(axis=0), 1.0)
-    np.testing.assert_array_equal(points, normal_points(processes))
+def with_rule(gate, rule):
+    return eqx.tree_at(lambda g: g.rule, gate, rule)
 
 
-@pytest.mark.parametrize(("largest", "tolerance"), [(0.25, 0.01), (1.0, 0.04), (4.0, 0.12)])
-def test_expectations_of_two_processes_by_quadrature(largest, tolerance):
-    """What 16 quasi-random points achieve, in absolute terms, by the variance of the functions."""
-    for seed in range(8):
-        mean, variance = functions(seed, 2, largest)
+@pytest.mark.parametrize("processes", [3, 4, 6, 9])
+def test_points_have_the_moments_of_a_standard_normal(processes):
+    points, masses = normal_rule(processes)
+    np.testing.assert_allclose(masses.sum(), 1.0)
+    np.testing.assert_allclose(masses @ points, 0.0, atol=1e-12)
+    np.testing.assert_allclose((points.T * masses) @ points, np.eye(processes), atol=1e-10)
+    np.testing.assert_array_equal(points, normal_rule(processes).points)
+
+
+def test_the_rule_for_two_processes_has_the_moments_of_a_standard_normal_difference():
+    points, masses = difference_rule()
+    np.testing.assert_allclose(points.sum(axis=1), 0.0, atol=1e-12)
+    difference = points[:, 0] - points[:, 1]
+    moments = [masses @ difference**power for power in range(7)]
+    np.testing.assert_allclose(moments, [1, 0, 1, 0, 3, 0, 15], atol=1e-10)
+
+
+def moments(mean, variance):
+    """Expected log weights, weights and curvature at one point, by a tensor grid."""
+
+    def stacked(a):
+        weights = softmax(a, -1)
+        return np.stack([log_softmax(a, -1), weights, weights * (1 - weights)], -2)
+
+    return expectation(stacked, mean, variance, nodes=60 if len(mean) == 2 else 30)
+
+
+# What the fixed points achieve, in absolute terms, for functions with variances up to `largest`:
+# with two processes they are Gauss-Hermite nodes, with more they are 32 quasi-random ones.
+@pytest.mark.parametrize(
+    ("processes", "largest", "tolerance"),
+    [(2, 0.25, 1e-6), (2, 4.0, 0.01), (3, 0.25, 0.01), (3, 1.0, 0.03), (3, 4.0, 0.1)],
+)
+def test_expectations_by_quadrature(processes, largest, tolerance):
+    for seed in range(4):
+        mean, variance = functions(seed, processes, largest)
         ours = expectations(mean, variance)
         for n in range(N):
-            moments = expectation(
-                lambda a: np.stack(
-                    [log_softmax(a, -1), softmax(a, -1), softmax(a, -1) * (1 - softmax(a, -1))], -2
-                ),
-                mean[n],
-                variance[n],
-            )
             mine = np.stack([ours.log_weights[n], ours.weights[n], ours.curvature[n]])
-            np.testing.assert_allclose(mine, moments, atol=tolerance)
+            np.testing.assert_allclose(mine, moments(mean[n], variance[n]), atol=tolerance)
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4, 6])
+def test_a_priori_every_process_is_equally_likely(processes):
+    ours = expectations(np.zeros((N, processes)), np.ones((N, processes)))
+    np.testing.assert_allclose(ours.weights, 1 / processes, atol=0.02)
+    np.testing.assert_allclose(ours.log_weights, ours.log_weights[0, 0])
 
 
 def test_many_points_converge_to_the_quadrature():
-    mean, variance = functions(3, 2)
+    mean, variance = functions(3, 3)
     gate, projection = at(mean, variance)
-    ours = eqx.tree_at(lambda g: g.points, gate, normal_points(2, 4096)).marginals(projection)
-    expected = [expectation(lambda a: softmax(a, -1), m, v) for m, v in zip(mean, variance, strict=True)]
+    ours = with_rule(gate, normal_rule(3, 4096)).marginals(projection)
+    expected = [moments(mean[n], variance[n])[1] for n in range(N)]
     np.testing.assert_allclose(ours.weights, expected, atol=1e-3)
 
 
-@given(seeds)
-@settings(max_examples=4)
-def test_gradients_of_the_expected_log_weights(seed):
-    mean, variance = functions(seed, 3)
-    shares = random_shares(seed, N, 3)
+@pytest.mark.parametrize(("processes", "tolerance"), [(2, 0.01), (3, 0.05)])
+@given(seed=seeds)
+@settings(max_examples=3)
+def test_gradients_of_the_expected_log_weights(processes, tolerance, seed):
+    mean, variance = functions(seed, processes)
+    shares = random_shares(seed, N, processes)
 
     def term(mean, variance):
         return jnp.sum(shares * expectations(mean, variance).log_weights)
@@ -99,21 +128,21 @@ def test_gradients_of_the_expected_log_weights(seed):
     # Bonnet's theorem holds for the fixed points exactly, Price's as well as they integrate.
     ours = expectations(mean, variance)
     np.testing.assert_allclose(by_mean, shares - ours.weights, atol=1e-10)
-    np.testing.assert_allclose(by_variance, -ours.curvature / 2, atol=0.1)
+    np.testing.assert_allclose(by_variance, -ours.curvature / 2, atol=tolerance)
 
 
 def test_prices_theorem_in_the_limit_of_many_points():
     mean, variance = functions(5, 3)
     gate, projection = at(mean, variance)
-    many = normal_points(3, 8192)
+    many = normal_rule(3, 8192)
 
     def term(variance):
         gate, projection = at(jnp.asarray(mean), variance)
-        return jnp.sum(eqx.tree_at(lambda g: g.points, gate, many).marginals(projection).log_weights)
+        return jnp.sum(with_rule(gate, many).marginals(projection).log_weights)
 
-    curvature = eqx.tree_at(lambda g: g.points, gate, many).marginals(projection).curvature
+    curvature = with_rule(gate, many).marginals(projection).curvature
     # Three log weights per point, each with the same normaliser.
-    gradient = jax.grad(term)(jnp.asarray(variance)) / 3
+    gradient = jax.jit(jax.grad(term))(jnp.asarray(variance)) / 3
     np.testing.assert_allclose(gradient, -curvature / 2, atol=2e-3)
 
 
@@ -134,6 +163,7 @@ def test_huge_functions_do_not_overflow():
     np.testing.assert_allclose(ours.log_weights, [[0.0, -2e4], [-900.0, 0.0]], atol=0.1)
 
 
+@jax.jit
 def step(gate, X, shares, rate, weight=None):
     projection = gate.project(X)
     weight = jnp.ones(len(X)) if weight is None else weight
@@ -155,7 +185,7 @@ def test_a_step_from_the_prior_in_dense_algebra():
     shares, weight = random_shares(0, 20, 3), np.random.default_rng(0).uniform(0, 2, 20)
     gate = build_gate(smooth(), setting(INDUCING), 3)
     moved = step(gate, X, jnp.asarray(shares), 0.4, jnp.asarray(weight))
-    before = gate.marginals(gate.project(X))
+    before = posterior(gate, X)
     kernel = gate.latent.kernel
     basis = np.linalg.solve(np.linalg.cholesky(kernel(INDUCING, INDUCING)), kernel(INDUCING, X))
     for k in range(3):
@@ -172,9 +202,9 @@ def test_the_gate_learns_where_each_process_is():
     gate = build_gate(None, setting(INDUCING), 2)
     for _ in range(40):
         gate = step(gate, X, shares, 0.3)
-    weights = gate.marginals(gate.project(X)).weights
+    weights = posterior(gate, X).weights
     assert np.all((weights[:, 1] > 0.5) == (X[:, 0] > 1.5))
-    assert weights[0, 0] > 0.8 and weights[-1, 1] > 0.8
+    assert weights[0, 0] > 0.7 and weights[-1, 1] > 0.7
 
 
 @given(seeds)
@@ -184,14 +214,14 @@ def test_a_constant_gate_steps_to_the_mean_responsibilities_with_one_pseudo_coun
     shares = random_shares(seed, 20, 3)
     weight = np.random.default_rng(seed).uniform(0, 2, 20)
     gate = step(build_gate("constant", setting(INDUCING), 3), X, shares, 1.0, jnp.asarray(weight))
-    marginals = gate.marginals(gate.project(X))
+    marginals = posterior(gate, X)
     expected = (weight @ shares + 1 / 3) / (weight.sum() + 1)
     np.testing.assert_allclose(marginals.weights, np.tile(expected, (20, 1)))
     np.testing.assert_allclose(marginals.log_weights, np.log(np.tile(expected, (20, 1))))
     assert float(gate.kl()) == 0.0
     # Half a step is the geometric mean, up to its sum.
     half = step(build_gate("constant", setting(INDUCING), 3), X, shares, 0.5, jnp.asarray(weight))
-    weights = half.marginals(half.project(X)).weights[0]
+    weights = posterior(half, X).weights[0]
     np.testing.assert_allclose(weights, np.sqrt(expected) / np.sqrt(expected).sum())
 
 
@@ -201,7 +231,7 @@ def test_build_gate():
     assert isinstance(build_gate("constant", here, 2), ConstantGate)
     gate = build_gate(GP(kernel=smooth().kernel), here, 4)
     assert isinstance(gate, GPGate)
-    assert gate.latent.q.shift.shape == (4, 6) and gate.points.shape[1] == 4
+    assert gate.latent.q.shift.shape == (4, 6) and gate.rule.points.shape[1] == 4
     # Log odds have no unit, whatever the unit of y.
     np.testing.assert_allclose(gate.latent.kernel.variance.value, 1.3)
     for wrong in ("gp", 3):

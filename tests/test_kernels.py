@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dagp import kernels as dk
-from dagp.parameters import is_parameter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as sk
+
+from dagp import kernels as dk
+from dagp.parameters import is_parameter
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -58,7 +59,7 @@ def views(kernel, X):
 @settings(max_examples=8)
 def test_symmetric_positive_semidefinite_and_diagonal(kernel, seed, size):
     X = size * inputs(seed)
-    X = np.concatenate([X, X[:2]])
+    X[4:] = X[:2]
     K, part, diagonal = map(np.asarray, views(kernel, X))
     np.testing.assert_allclose(K, K.T, rtol=1e-12, atol=1e-12)
     assert np.linalg.eigvalsh(K).min() > -1e-10 * np.trace(K)
@@ -171,8 +172,12 @@ def test_stated_scalar_and_number_are_the_users():
 
 REPRS = {
     "squared exponential": "SquaredExponential(lengthscale=0.7, variance=1.3)",
-    "squared exponential, active": "SquaredExponential(lengthscale=[0.5, 2], variance=0.4, active=[2, 0])",
-    "number times kernel": "Constant(variance=2) * SquaredExponential(lengthscale=0.7, variance=1.3)",
+    "squared exponential, active": (
+        "SquaredExponential(lengthscale=[0.5, 2], variance=0.4, active=[2, 0])"
+    ),
+    "number times kernel": (
+        "Constant(variance=2) * SquaredExponential(lengthscale=0.7, variance=1.3)"
+    ),
     "sum": "SquaredExponential(lengthscale=0.7, variance=1.3) + Linear(variance=0.4, active=[1])",
 }
 
@@ -184,8 +189,9 @@ def test_repr(name):
 
 @every_kernel
 def test_repr_can_be_read_back(kernel):
-    again = eval(repr(kernel), vars(dk))  # noqa: S307
-    np.testing.assert_allclose(again(inputs(0), inputs(0)), kernel(inputs(0), inputs(0)), rtol=1e-3)
+    again = eval(repr(kernel), vars(dk))
+    for ours, users in zip(views(again, inputs(0)), views(kernel, inputs(0)), strict=True):
+        np.testing.assert_allclose(ours, users, rtol=1e-3)
 
 
 @every_kernel

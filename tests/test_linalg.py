@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from dagp import linalg
-from dagp.runtime import numerics
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from dagp import linalg
+from dagp.runtime import numerics
 from reference import differences
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -86,7 +87,9 @@ def test_jitter_starts_at_the_first_rung_and_climbs_by_tens():
 
 def test_jitter_is_relative_to_the_size_of_the_matrix():
     for size in (1e-8, 1.0, 1e8):
-        np.testing.assert_allclose(linalg.jitter_used(size * singular()), linalg.jitter_used(singular()))
+        np.testing.assert_allclose(
+            linalg.jitter_used(size * singular()), linalg.jitter_used(singular())
+        )
 
 
 def test_a_hopeless_matrix_stays_nan_instead_of_looping():
@@ -120,4 +123,6 @@ def test_float32_factor():
         lower = linalg.cholesky(matrix)
         gradient = jax.grad(weighted_sum(linalg.cholesky))(matrix)
     assert lower.dtype == gradient.dtype == np.float32
-    np.testing.assert_allclose(lower, np.linalg.cholesky(positive_definite(0)), rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        lower, np.linalg.cholesky(positive_definite(0)), rtol=2e-5, atol=1e-5
+    )

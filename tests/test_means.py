@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from dagp import means
 from dagp.processes import GP
 from reference import setting
@@ -30,7 +31,9 @@ def test_values(mean, expected):
 @pytest.mark.parametrize(("mean", "expected"), MEANS[:-1])
 def test_in_units_is_the_users_mean_seen_from_standardised_data(mean, expected):
     seen = means.InUnits(mean, X_CENTRE, X_UNIT, Y_CENTRE, Y_UNIT)((X - X_CENTRE) / X_UNIT)
-    np.testing.assert_allclose(seen * Y_UNIT + Y_CENTRE, np.broadcast_to(expected, (6, 2)), rtol=1e-9)
+    np.testing.assert_allclose(
+        seen * Y_UNIT + Y_CENTRE, np.broadcast_to(expected, (6, 2)), rtol=1e-9
+    )
 
 
 def test_a_process_takes_its_mean_in_the_users_units_and_else_the_centre_of_the_data():

@@ -1,6 +1,7 @@
 """The predictive mixture against integrals, samples and answers known in closed form."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -28,6 +29,9 @@ CASES = {
     "normal on uniform": one([0.6, 0.4], [0.0, 0.5], [0.01, 4.0], [False, True]),
     "normal beside uniform": one([0.5, 0.5], [-6.0, 2.0], [1.0, 1.0], [False, True]),
     "two uniforms": one([0.5, 0.5], [0.0, 1.0], [1.0, 1 / 3], [True, True]),
+    "needle, box, plain": one(
+        [0.64, 0.32, 0.04], [-3.07, -3.07, 0.93], [8e-6, 0.01, 794.0], [0, 1, 0]
+    ),
     "zero weight": one([0.0, 0.5, 0.5], [100.0, -1.0, 1.0], [1e4, 0.04, 0.09]),
     "zero-weight uniform": one([0.0, 1.0], [5.0, -1.0], [1.0, 0.25], [True, False]),
 }
@@ -37,8 +41,8 @@ each_case = pytest.mark.parametrize("mixture", CASES.values(), ids=CASES.keys())
 def pdf(mixture, y):
     """The density of the only point, from SciPy's distributions."""
     total = 0.0
-    parts = zip(mixture.weights[0], mixture.means[0], mixture.variances[0], mixture.uniform)
-    for weight, mean, variance, uniform in parts:
+    arrays = mixture.weights[0], mixture.means[0], mixture.variances[0]
+    for weight, mean, variance, uniform in zip(*arrays, mixture.uniform, strict=True):
         std = np.sqrt(variance)
         box = stats.uniform(mean - SQRT3 * std, 2 * SQRT3 * std)
         total = total + weight * (box if uniform else stats.norm(mean, std)).pdf(y)
@@ -46,9 +50,9 @@ def pdf(mixture, y):
 
 
 def cuts(mixture):
-    """Points between which every component is smooth and either nothing or well resolved."""
+    """Points between which every component is smooth and, for quadrature, no narrow surprise."""
     means, stds = mixture.means[0], np.sqrt(mixture.variances[0])
-    z = np.array([-30, -8, -4, -SQRT3, 0, SQRT3, 4, 8, 30])
+    z = np.array([-12, -5, -SQRT3, 0, SQRT3, 5, 12])
     return np.unique(means[:, None] + stds[:, None] * z)
 
 
@@ -56,8 +60,7 @@ def integral(mixture, f, upper=np.inf):
     """Integral of ``f`` up to a bound, piece by piece."""
     points = cuts(mixture)
     points = np.append(points[points < upper], min(upper, points[-1]))
-    pieces = zip(points[:-1], points[1:], strict=True)
-    return sum(integrate.quad(f, a, b, epsabs=1e-13, limit=200)[0] for a, b in pieces)
+    return sum(integrate.quad(f, a, b, epsabs=1e-13, limit=200)[0] for a, b in pairwise(points))
 
 
 def density(mixture):
@@ -65,15 +68,17 @@ def density(mixture):
 
 
 @st.composite
-def mixtures(draw, uniform=True):
-    """One point, up to four components, widths over five orders of magnitude."""
+def recipes(draw, uniform=True):
+    """Arguments of `one`: up to four components, widths over five orders of magnitude."""
     size = draw(st.integers(1, 4))
     numbers = st.floats(-5, 5).map(lambda x: round(x, 3))
     lists = [draw(st.lists(numbers, min_size=size, max_size=size)) for _ in range(3)]
-    weights = np.exp(lists[0]) * np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    weights = np.exp(lists[0]) * np.array(
+        draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    )
     weights = weights if weights.sum() > 0 else np.ones(size)
     flags = draw(st.lists(st.booleans(), min_size=size, max_size=size)) if uniform else ()
-    return one(weights / weights.sum(), lists[1], 10 ** np.array(lists[2]), flags)
+    return weights / weights.sum(), lists[1], 10 ** np.array(lists[2]), flags
 
 
 @each_case
@@ -88,8 +93,10 @@ def test_log_prob_is_the_density(mixture):
 @each_case
 def test_density_integrates_to_one_and_to_the_cdf(mixture):
     assert integral(mixture, density(mixture)) == pytest.approx(1.0, abs=1e-9)
-    for y in np.quantile(cuts(mixture), [0.2, 0.45, 0.55, 0.8]):
-        assert mixture.cdf([y])[0] == pytest.approx(integral(mixture, density(mixture), y), abs=1e-9)
+    for y in np.quantile(cuts(mixture), [0.3, 0.55, 0.75]):
+        assert mixture.cdf([y])[0] == pytest.approx(
+            integral(mixture, density(mixture), y), abs=1e-9
+        )
 
 
 @each_case
@@ -124,9 +131,10 @@ def test_log_prob_is_minus_infinity_only_without_density():
     assert mixture.log_prob([1.7])[0] == pytest.approx(-np.log(2 * SQRT3))
 
 
-@settings(max_examples=60, deadline=None)
-@given(mixtures(), st.floats(1e-9, 1 - 1e-9))
-def test_quantile_inverts_the_cdf(mixture, q):
+@settings(max_examples=40)
+@given(recipes(), st.floats(1e-9, 1 - 1e-9))
+def test_quantile_inverts_the_cdf(recipe, q):
+    mixture = one(*recipe)
     y = mixture.quantile(q)
     step = 8 * np.spacing(np.abs(y))
     # Exact to rounding of y: a few floats to either side, the cdf is past q.
@@ -136,9 +144,15 @@ def test_quantile_inverts_the_cdf(mixture, q):
 
 def test_quantile_keeps_its_digits_in_both_tails():
     mixture = one([0.5, 0.5], [-2.0, 2.0], [1.0, 1.0])
-    lower, upper = mixture.quantile([1e-12, 1 - 2.0**-40])
-    assert mixture.cdf(lower)[0] == pytest.approx(1e-12, rel=1e-12)
-    assert mixture.cdf(-upper)[0] == pytest.approx(2.0**-40, rel=1e-12)
+    tails = 2.0 ** -np.arange(20, 53)
+    np.testing.assert_allclose(mixture.cdf(mixture.quantile(tails))[:, 0], tails, rtol=1e-12)
+    np.testing.assert_allclose(mixture.cdf(-mixture.quantile(1 - tails))[:, 0], tails, rtol=1e-12)
+
+
+def test_cdf_never_exceeds_one():
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), 200)
+    assert weights.sum(axis=1).max() > 1.0
+    assert Mixture(weights, np.zeros((200, 5)), np.ones((200, 5))).cdf(99.0).max() == 1.0
 
 
 def test_quantile_of_one_normal_and_one_uniform_component():
@@ -151,7 +165,7 @@ def test_quantile_of_one_normal_and_one_uniform_component():
 
 def test_quantiles_zero_and_one_are_the_ends_of_the_support():
     boxes = one([0.5, 0.5, 0.0], [0.0, 9.0, 99.0], [3.0, 3.0, 3.0], [True, True, False])
-    np.testing.assert_array_equal(boxes.quantile([0.0, 1.0]), [[-3.0], [12.0]])
+    np.testing.assert_allclose(boxes.quantile([0.0, 1.0]), [[-3.0], [12.0]], rtol=1e-15)
     normal = one([0.5, 0.5], [0.0, 9.0], [3.0, 3.0], [True, False])
     np.testing.assert_array_equal(normal.quantile([0.0, 1.0]), [[-np.inf], [np.inf]])
 
@@ -188,10 +202,10 @@ def test_hdr_holds_its_mass_and_the_highest_densities(mixture, level):
     check_hdr(mixture, level)
 
 
-@settings(max_examples=100, deadline=None)
-@given(mixtures(), st.sampled_from([0.05, 0.4, 0.8, 0.95]))
-def test_hdr_of_any_mixture(mixture, level):
-    check_hdr(mixture, level)
+@settings(max_examples=40)
+@given(recipes(), st.sampled_from([0.05, 0.4, 0.8, 0.95]))
+def test_hdr_of_any_mixture(recipe, level):
+    check_hdr(one(*recipe), level)
 
 
 def test_hdr_of_a_normal_is_its_central_interval():
@@ -223,12 +237,12 @@ def test_hdr_resolves_a_tiny_component_beside_a_wide_one():
 
 def test_hdr_is_the_same_in_any_company(monkeypatch):
     rng = np.random.default_rng(0)
-    weights = rng.dirichlet(np.ones(3), 50)
-    mixture = Mixture(weights, rng.normal(0, 4, (50, 3)), rng.gamma(1, 1, (50, 3)), [0, 0, 1])
+    weights = rng.dirichlet(np.ones(3), 15)
+    mixture = Mixture(weights, rng.normal(0, 4, (15, 3)), rng.gamma(1, 1, (15, 3)), [0, 0, 1])
     together, modes = mixture.hdr(0.8), mixture.modes()
     monkeypatch.setattr("dagp.mixture._ROWS", 7)
     assert [len(r) for r in mixture.hdr(0.8)] == [len(r) for r in together]
-    for i in (0, 8, 49):
+    for i in (0, 8, 14):
         np.testing.assert_allclose(mixture[i].hdr(0.8)[0], together[i], rtol=1e-8)
         np.testing.assert_allclose(mixture[i].modes()[0], modes[i])
 
@@ -248,9 +262,10 @@ def test_modes_merge_when_components_are_close():
     assert len(modes) == 2 and modes[1] > 1.0
 
 
-@settings(max_examples=60, deadline=None)
-@given(mixtures(uniform=False))
-def test_modes_are_local_maxima_in_order(mixture):
+@settings(max_examples=40)
+@given(recipes(uniform=False))
+def test_modes_are_local_maxima_in_order(recipe):
+    mixture = one(*recipe)
     (modes,) = mixture.modes()
     heights = mixture.log_prob(modes[:, None])[:, 0]
     assert 1 <= len(modes) <= np.sum(mixture.weights > 0)
@@ -265,7 +280,7 @@ def test_modes_with_uniform_components():
     mixture = one([0.3, 0.29, 0.41], [-5.0, 5.0, 5.0], [1.0, 1.0, 1.0], [False, False, True])
     np.testing.assert_allclose(mixture.modes()[0], [5.0, -5.0], atol=1e-9)
     # Without normals: the middle of the highest stretch, here the overlap (1, 2).
-    boxes = one([0.5, 0.5, 0.0, 0.0], [1.0, 2.0, 1.2, 9.0], [1 / 3] * 4, [True, True, True, False])
+    boxes = one([0.5, 0.5, 0.0, 0.0], [1.0, 2.0, 2.4, 9.0], [1 / 3] * 4, [True, True, True, False])
     np.testing.assert_allclose(boxes.modes(), [[1.5]])
 
 
@@ -293,7 +308,9 @@ def several():
 
 
 def output(mixture, p):
-    return Mixture(mixture.weights, mixture.means[..., p], mixture.variances[..., p], mixture.uniform)
+    return Mixture(
+        mixture.weights, mixture.means[..., p], mixture.variances[..., p], mixture.uniform
+    )
 
 
 def test_outputs_share_the_component_and_are_independent_given_it(several):
@@ -314,7 +331,9 @@ def test_everything_else_is_per_output(several):
         np.testing.assert_allclose(several.mean()[:, p], single.mean())
         np.testing.assert_allclose(several.variance()[:, p], single.variance())
         np.testing.assert_allclose(several.cdf(0.3)[:, p], single.cdf(0.3))
-        np.testing.assert_allclose(several.quantile([0.2, 0.7])[..., p], single.quantile([0.2, 0.7]))
+        np.testing.assert_allclose(
+            several.quantile([0.2, 0.7])[..., p], single.quantile([0.2, 0.7])
+        )
         np.testing.assert_allclose(several.interval()[1][:, p], single.interval()[1])
 
 
@@ -327,7 +346,6 @@ def test_shapes(several):
     assert several.quantile(0.5).shape == (5, 2) and several.quantile([0.5]).shape == (1, 5, 2)
     assert several.quantile([]).shape == (0, 5, 2)
     np.testing.assert_array_equal(several.log_prob(y)[2], several.log_prob(y[2]))
-    assert several[:0].hdr() == [] if several.means.ndim == 2 else len(several[:0]) == 0
 
 
 def test_samples_of_outputs_share_the_component():

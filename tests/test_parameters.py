@@ -6,6 +6,9 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from dagp import kernels
 from dagp.parameters import (
     Gamma,
@@ -18,8 +21,6 @@ from dagp.parameters import (
     trainable,
 )
 from dagp.processes import GP, Noise, Uniform
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from reference import build
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -104,7 +105,9 @@ def marked(tree) -> list[bool]:
 
 def test_trainable_marks_the_raw_of_what_is_not_frozen_and_nothing_else():
     kernel = kernels.Periodic(period=fixed(24.0), lengthscale=1.0, variance=2.0)
-    mask = trainable({"kernel": kernel, "plain": np.ones(3), "prior": parameter(1.0, prior=Gamma(1, 1))})
+    mask = trainable(
+        {"kernel": kernel, "plain": np.ones(3), "prior": parameter(1.0, prior=Gamma(1, 1))}
+    )
     assert mask["kernel"].period.raw is False
     assert mask["kernel"].lengthscale.raw is True
     assert mask["kernel"].lengthscale.unit is False

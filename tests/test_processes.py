@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+
 from dagp import kernels
 from dagp.parameters import LogNormal, fixed
 from dagp.processes import GP, Noise, Uniform

@@ -20,7 +20,8 @@ from dagp.mixture import Mixture
 from dagp.posterior import Posterior
 from dagp.processes import GP, GPProcess, ProcessPrior
 from dagp.runtime import DTYPES, numerics
-from dagp.search import Contender, Problem, choose_inducing, search
+from dagp.search import Contender, search
+from dagp.starts import Problem, choose_inducing
 from dagp.train import Progress, Result
 from dagp.typing import Float, RandomState, Table
 from dagp.validation import (
@@ -37,6 +38,7 @@ __all__ = ["DAGP"]
 UNUSED = 0.01
 """A process that accounts for less than this share of the data is reported as unused."""
 _LARGE_JITTER = 1e-4
+_SMALLEST_UNIT = 1e-150
 
 
 class DAGP(RegressorMixin, BaseEstimator):
@@ -97,7 +99,7 @@ class DAGP(RegressorMixin, BaseEstimator):
     --------
     >>> from dagp import DAGP, GP, Noise, datasets
     >>> data = datasets.noise_separation(outliers=0.2, n=200, random_state=0)
-    >>> model = DAGP(processes=[GP(), Noise()], n_init=2, max_iter=100, tol=1e-2, random_state=0)
+    >>> model = DAGP(processes=[GP(), Noise()], n_init=2, tol=1e-2, random_state=0)
     >>> model.fit(data.X, data.y).predict_assignment([[0.0]]).shape
     (1, 2)
     """
@@ -110,7 +112,7 @@ class DAGP(RegressorMixin, BaseEstimator):
         *,
         inducing: Any = None,
         inference: str = "collapsed",
-        n_init: int = 12,
+        n_init: int = 8,
         max_iter: int = 1000,
         tol: float = 1e-4,
         batch_size: int | None = None,
@@ -168,6 +170,11 @@ class DAGP(RegressorMixin, BaseEstimator):
             )
         previous = self._previous(distinct, len(priors))
         units = Units.of(distinct, self.standardize) if previous is None else previous.units
+        if not np.all((units.y_unit > _SMALLEST_UNIT) & (units.y_unit < 1 / _SMALLEST_UNIT)):
+            raise ValueError(
+                f"y spreads over about {units.y_unit.max():.0e}: its square is beyond floating "
+                "point. Rescale y."
+            )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         standard = units.apply(distinct)
         inducing = self._inducing(standard, units, rng)

@@ -42,7 +42,7 @@ class FittedProcess:
 
     >>> from dagp import DAGP, datasets
     >>> data = datasets.noise_separation(outliers=0.0, n=60, random_state=0)
-    >>> model = DAGP(n_processes=1, n_init=1, max_iter=50, tol=1e-2).fit(data.X, data.y)
+    >>> model = DAGP(n_processes=1, n_init=1, tol=1e-2).fit(data.X, data.y)
     >>> model.processes_[0].predict([[0.0], [1.0]]).shape
     (2,)
     """

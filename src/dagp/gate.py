@@ -9,13 +9,25 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import norm, qmc
 
+from dagp.kernels import SquaredExponential
+from dagp.parameters import LogNormal, parameter
 from dagp.processes import GP, Setting
 from dagp.sparse import Marginals, Projection, SparseGP
 from dagp.typing import Array, Float, Inputs, PerPoint, PerProcess, Scalar
 
-__all__ = ["ConstantGate", "GPGate", "Gate", "GateMarginals", "build_gate", "normal_points"]
+__all__ = [
+    "ConstantGate",
+    "GPGate",
+    "Gate",
+    "GateMarginals",
+    "Rule",
+    "build_gate",
+    "gate_rule",
+]
 
-_POINTS = 16
+
+DEFAULT_GATE = GP(SquaredExponential(variance=parameter(None, prior=LogNormal(median=4.0))))
+"""Gate functions are log odds; ones beyond ±10 say nothing that ±5 does not."""
 
 
 class GateMarginals(NamedTuple):
@@ -56,33 +68,54 @@ class Gate(eqx.Module):
     def kl(self) -> Scalar:
         """KL divergence of q from the prior."""
 
+    @abc.abstractmethod
+    def refined(self) -> "Gate":
+        """The same gate with its expectations taken more finely, for predictions."""
 
-def normal_points(dimensions: int, count: int = _POINTS) -> Float[np.ndarray, "S K"]:
-    """Quasi-random standard normal points, with exact zero mean and unit variances.
 
-    Fixed points make the bound deterministic, so that two solutions can be compared. They come
-    in antithetic pairs (odd moments vanish) and are scaled to the right second moment.
+class Rule(NamedTuple):
+    """Points and masses for expectations under a standard normal.
+
+    Fixed points make the bound deterministic, so that two solutions can be compared.
     """
-    sobol = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(0)).random(count // 2)
-    half = norm.ppf(np.clip(sobol, 1e-6, 1 - 1e-6))
+
+    points: Float[Array, "S K"]
+    masses: Float[Array, " S"]
+
+
+def gate_rule(processes: int, count: int = 16) -> Rule:
+    """Points for the K functions of a gate.
+
+    With two processes the softmax sees only the difference of the two functions: one dimension,
+    which Gauss-Hermite nodes solve almost exactly. Otherwise the points are quasi-random, with
+    exact mean and covariance. Without the right covariance the error has the same sign at every
+    data point, and training learns to exploit it.
+    """
+    if processes == 2:
+        nodes, masses = np.polynomial.hermite_e.hermegauss(min(count, 64))
+        return Rule(nodes[:, None] * np.array([0.5, -0.5]), masses / masses.sum())
+    pairs = max(count // 2, 2 * processes)
+    sobol = qmc.Sobol(processes, scramble=True, rng=np.random.default_rng(0))
+    uniform = sobol.random_base2(int(np.ceil(np.log2(pairs))))
+    half = norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
+    lower = np.linalg.cholesky(half.T @ half / len(half))
+    half = np.linalg.solve(lower, half.T).T
     points = np.concatenate([half, -half])
-    return points / np.sqrt(np.mean(points**2, axis=0))
+    return Rule(points, np.full(len(points), 1 / len(points)))
 
 
 class GPGate(Gate):
     """K functions with a common GP prior, through a softmax."""
 
     latent: SparseGP
-    points: Float[Array, "S K"]
+    rule: Rule
 
     def project(self, X: Inputs) -> Projection:
         return self.latent.project(X)
 
     def marginals(self, projection: Projection) -> GateMarginals:
         latent = self.latent.marginals(projection)
-        # The tiny number keeps the square root's slope finite where the variance vanishes.
-        std = jnp.sqrt(latent.variance + 1e-12)
-        draws = latent.mean + std * self.points[:, None, :]
+        draws = latent.mean + self._displacements(latent.variance)
         # One exponential serves the normaliser and the softmax.
         top = jax.lax.stop_gradient(jnp.max(draws, axis=-1, keepdims=True))
         odds = jnp.exp(draws - top)
@@ -90,10 +123,19 @@ class GPGate(Gate):
         weights = odds / total
         return GateMarginals(
             latent,
-            latent.mean - jnp.mean(jnp.log(total) + top, axis=0),
-            jnp.mean(weights, axis=0),
-            jnp.mean(weights * (1 - weights), axis=0),
+            latent.mean - self._expect(jnp.log(total) + top),
+            self._expect(weights),
+            self._expect(weights * (1 - weights)),
         )
+
+    def _displacements(self, variance: PerProcess) -> Float[Array, "S N K"]:
+        if variance.shape[1] == 2:
+            variance = jnp.sum(variance, axis=1, keepdims=True)
+        # The tiny number keeps the square root's slope finite where the variance vanishes.
+        return self.rule.points[:, None, :] * jnp.sqrt(variance + 1e-12)
+
+    def _expect(self, values: Float[Array, "S N J"]) -> Float[Array, "N J"]:
+        return jnp.tensordot(self.rule.masses, values, axes=1)
 
     def natural_step(
         self,
@@ -113,6 +155,9 @@ class GPGate(Gate):
 
     def kl(self) -> Scalar:
         return self.latent.q.kl()
+
+    def refined(self) -> "GPGate":
+        return GPGate(self.latent, gate_rule(self.rule.points.shape[1], 256))
 
 
 class ConstantGate(Gate):
@@ -147,14 +192,20 @@ class ConstantGate(Gate):
     def kl(self) -> Scalar:
         return jnp.asarray(0.0)
 
+    def refined(self) -> "ConstantGate":
+        return self
+
 
 def build_gate(prior: GP | str | None, setting: Setting, processes: int) -> Gate:
     """The gate a user asked for, for standardised data."""
     if processes == 1 or prior == "constant":
         return ConstantGate(np.zeros(processes))
-    prior = GP() if prior is None else prior
+    prior = DEFAULT_GATE if prior is None else prior
     if not isinstance(prior, GP):
         raise ValueError(f'gate must be None, "constant" or a GP, got {prior!r}.')
     # Gate functions are log odds: they have no unit, whatever the unit of y.
     unitless = setting._replace(y_centre=np.zeros(1), y_unit=np.ones(1))
-    return GPGate(prior.latent(unitless, outputs=processes), normal_points(processes))
+    return GPGate(
+        prior.latent(unitless, outputs=processes),
+        gate_rule(processes),
+    )

@@ -65,11 +65,13 @@ class Kernel(eqx.Module):
         """Covariance of the function at two points that hold the active columns only."""
 
     @abc.abstractmethod
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> "Kernel":
+    def in_units(
+        self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float
+    ) -> "Kernel":
         """This kernel for standardised data.
 
         One standardised unit of input column d holds ``x_unit[d]`` of the user's, one of the
-        kernel's value holds ``variance_unit``. Length scales nobody stated start at
+        kernel's value holds ``exp(log_variance_unit)``. Length scales nobody stated start at
         `lengthscale` standardised units.
         """
 
@@ -122,11 +124,11 @@ class _Stationary(Kernel):
         z = (a - b) / self.lengthscale.value
         return self.variance.value * self.correlation(jnp.sum(z**2))
 
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> Kernel:
+    def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
         return dataclasses.replace(
             self,
             lengthscale=self.lengthscale.in_units(self.select(x_unit)).starting_at(lengthscale),
-            variance=self.variance.in_units(variance_unit),
+            variance=self.variance.in_log_units(log_variance_unit),
         )
 
 
@@ -198,11 +200,11 @@ class RationalQuadratic(Kernel):
         alpha, z = self.alpha.value, (a - b) / self.lengthscale.value
         return self.variance.value * jnp.exp(-alpha * jnp.log1p(jnp.sum(z**2) / (2 * alpha)))
 
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> Kernel:
+    def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
         return dataclasses.replace(
             self,
             lengthscale=self.lengthscale.in_units(self.select(x_unit)).starting_at(lengthscale),
-            variance=self.variance.in_units(variance_unit),
+            variance=self.variance.in_log_units(log_variance_unit),
         )
 
 
@@ -225,11 +227,11 @@ class Periodic(Kernel):
         z = jnp.sin(np.pi * (a - b) / self.period.value) / self.lengthscale.value
         return self.variance.value * jnp.exp(-2 * jnp.sum(z**2))
 
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> Kernel:
+    def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
         return dataclasses.replace(
             self,
             period=self.period.in_units(self.select(x_unit)),
-            variance=self.variance.in_units(variance_unit),
+            variance=self.variance.in_log_units(log_variance_unit),
         )
 
 
@@ -246,10 +248,9 @@ class Linear(Kernel):
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return jnp.sum(self.variance.value * a * b)
 
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> Kernel:
-        # Logarithms, because the square of a large unit overflows.
-        unit = np.exp(np.log(variance_unit) - 2 * np.log(self.select(x_unit)))
-        return dataclasses.replace(self, variance=self.variance.in_units(unit))
+    def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
+        log_unit = log_variance_unit - 2 * np.log(self.select(x_unit))
+        return dataclasses.replace(self, variance=self.variance.in_log_units(log_unit))
 
 
 class Constant(Kernel):
@@ -265,8 +266,8 @@ class Constant(Kernel):
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return self.variance.value + 0.0 * a[0]
 
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> Kernel:
-        return dataclasses.replace(self, variance=self.variance.in_units(variance_unit))
+    def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
+        return dataclasses.replace(self, variance=self.variance.in_log_units(log_variance_unit))
 
 
 class White(Kernel):
@@ -282,8 +283,8 @@ class White(Kernel):
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return self.variance.value * jnp.all(a == b)
 
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> Kernel:
-        return dataclasses.replace(self, variance=self.variance.in_units(variance_unit))
+    def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
+        return dataclasses.replace(self, variance=self.variance.in_log_units(log_variance_unit))
 
 
 class Sum(Kernel):
@@ -296,9 +297,9 @@ class Sum(Kernel):
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return _part(self.first, a, b) + _part(self.second, a, b)
 
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> Kernel:
-        first = self.first.in_units(x_unit, variance_unit, lengthscale)
-        second = self.second.in_units(x_unit, variance_unit, lengthscale)
+    def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
+        first = self.first.in_units(x_unit, log_variance_unit, lengthscale)
+        second = self.second.in_units(x_unit, log_variance_unit, lengthscale)
         return Sum(first=first, second=second)
 
 
@@ -312,9 +313,9 @@ class Product(Kernel):
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return _part(self.first, a, b) * _part(self.second, a, b)
 
-    def in_units(self, x_unit: np.ndarray, variance_unit: float, lengthscale: float) -> Kernel:
-        first = self.first.in_units(x_unit, variance_unit, lengthscale)
-        return Product(first=first, second=self.second.in_units(x_unit, 1.0, lengthscale))
+    def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
+        first = self.first.in_units(x_unit, log_variance_unit, lengthscale)
+        return Product(first=first, second=self.second.in_units(x_unit, 0.0, lengthscale))
 
 
 def _part(kernel: Kernel, a: Point, b: Point) -> Scalar:

@@ -22,6 +22,8 @@ def _climb(matrix: Matrix) -> tuple[Matrix, Scalar]:
     """The factor at the lowest sufficient rung, and the relative jitter of that rung."""
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     diagonal = jnp.mean(jnp.diagonal(matrix))
+    # A function that is known to be zero has a covariance of zeros: any jitter will do.
+    diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
     first = jnp.asarray(_first_rung(matrix.dtype), matrix.dtype)
 
     def factor(relative: Scalar) -> Matrix:

@@ -6,7 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np  # noqa: F401  (used by the examples)
+import numpy as np
 
 from dagp.parameters import Parameter, parameter
 from dagp.typing import Array, Float, Inputs, Outputs
@@ -25,6 +25,10 @@ class Mean(eqx.Module):
     @abc.abstractmethod
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
         """The prior mean at each row of `X`."""
+
+    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Mean":
+        """The same function, with parameters that move in steps fit for these units."""
+        return self
 
 
 class Zero(Mean):
@@ -48,7 +52,10 @@ class Constant(Mean):
     constant: Parameter = _real("constant")
 
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
-        return jnp.broadcast_to(self.constant.value, (X.shape[0], 1))
+        return jnp.broadcast_to(self.constant.natural, (X.shape[0], 1))
+
+    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Constant":
+        return Constant(self.constant.in_units(y_unit))
 
 
 class Linear(Mean):
@@ -62,8 +69,11 @@ class Linear(Mean):
     intercept: Parameter = _real("intercept")
 
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
-        slope = jnp.broadcast_to(self.slope.value, X.shape[1:])
-        return (X @ slope + self.intercept.value)[:, None]
+        slope = jnp.broadcast_to(self.slope.natural, X.shape[1:])
+        return (X @ slope + self.intercept.natural)[:, None]
+
+    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Linear":
+        return Linear(self.slope.in_units(y_unit / x_unit), self.intercept.in_units(y_unit))
 
 
 class Identity(Mean):

@@ -1,9 +1,8 @@
 """Parameters: constrained, with a unit, possibly with a prior, possibly frozen.
 
-Every number the optimiser may move is a `Parameter`, and nothing else is. A parameter is stored
-in the *user's* units, unconstrained; its `value` is what the standardised model computes with.
-So priors are stated, and results read, in the units of the data, while training sees numbers
-of order one.
+Every number the optimiser may move is a `Parameter`, and nothing else is. Its `natural` value is in
+the *user's* units, its `value` is what the standardised model computes with. So priors are stated,
+and results read, in the units of the data, while training sees numbers of order one.
 """
 
 import abc
@@ -40,7 +39,7 @@ class Prior(eqx.Module):
     """A density on a positive parameter, in the user's units."""
 
     @abc.abstractmethod
-    def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+    def log_prob(self, value: Float[Array, "..."] | float) -> Float[Array, "..."]:
         """Log density at `value`."""
 
 
@@ -58,7 +57,7 @@ class LogNormal(Prior):
         self.median = _positive(median, "median")
         self.std = _positive(std, "std")
 
-    def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+    def log_prob(self, value: Float[Array, "..."] | float) -> Float[Array, "..."]:
         z = (jnp.log(value) - jnp.log(self.median)) / self.std
         return -0.5 * z**2 - jnp.log(self.std * value) - 0.5 * np.log(2 * np.pi)
 
@@ -77,7 +76,7 @@ class Gamma(Prior):
         self.shape = _positive(shape, "shape")
         self.rate = _positive(rate, "rate")
 
-    def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+    def log_prob(self, value: Float[Array, "..."] | float) -> Float[Array, "..."]:
         return (
             self.shape * jnp.log(self.rate)
             - gammaln(self.shape)
@@ -98,7 +97,7 @@ class HalfCauchy(Prior):
     def __init__(self, median: float):
         self.median = _positive(median, "median")
 
-    def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+    def log_prob(self, value: Float[Array, "..."] | float) -> Float[Array, "..."]:
         ratio = value / self.median
         return np.log(2 / np.pi) - jnp.log(self.median) - jnp.log1p(ratio**2)
 
@@ -106,10 +105,11 @@ class HalfCauchy(Prior):
 class Parameter(eqx.Module):
     """One trainable quantity.
 
-    `raw` is unconstrained and in the user's units: the value itself for ``"real"``, its logarithm
-    for ``"positive"``. `unit` says how many user's units one standardised unit holds (as a
-    logarithm for ``"positive"``, so that data of size 1e±200 stays representable).
-    `automatic` marks a value nobody stated: the search may choose it from the data.
+    `raw` is what the optimiser moves: for ``"positive"`` the logarithm of the value in the user's
+    units, for ``"real"`` the value in standardised units, so that a step of the optimiser means
+    the same whatever the data are measured in. `unit` says how many user's units one
+    standardised unit holds (as a logarithm for ``"positive"``: data of size 1e±200 stay
+    representable). `automatic` marks a value nobody stated: the search may choose it.
     """
 
     raw: Array
@@ -124,12 +124,14 @@ class Parameter(eqx.Module):
         """What the standardised model computes with."""
         if self.support == "positive":
             return jnp.exp(self.raw - self.unit)
-        return self.raw / self.unit
+        return jnp.asarray(self.raw)
 
     @property
     def natural(self) -> Float[Array, "..."]:
         """The value in the user's units."""
-        return jnp.exp(self.raw) if self.support == "positive" else jnp.asarray(self.raw)
+        if self.support == "positive":
+            return jnp.exp(jnp.asarray(self.raw))
+        return jnp.asarray(self.raw * self.unit)
 
     def in_units(self, unit: Any) -> "Parameter":
         """The same quantity for a model whose standardised unit is `unit` user's units.
@@ -138,18 +140,22 @@ class Parameter(eqx.Module):
         """
         unit = np.asarray(unit, np.float64)
         if self.support == "positive":
-            unit = np.asarray(np.log(unit))
-            natural = self.raw + unit if self.automatic else self.raw
-        else:
-            natural = self.raw * unit if self.automatic else self.raw
-        return dataclasses.replace(self, raw=np.asarray(natural), unit=unit)
+            return self.in_log_units(np.log(unit))
+        raw = self.raw if self.automatic else self.raw * self.unit / unit
+        return dataclasses.replace(self, raw=np.asarray(raw), unit=unit)
+
+    def in_log_units(self, log_unit: Any) -> "Parameter":
+        """As `in_units`, for a positive quantity whose unit may be beyond floating point."""
+        log_unit = np.asarray(log_unit, np.float64)
+        raw = self.raw + log_unit if self.automatic else self.raw
+        return dataclasses.replace(self, raw=np.asarray(raw), unit=log_unit)
 
     def starting_at(self, value: Any) -> "Parameter":
         """The same parameter with its standardised value replaced, unless the user stated one."""
         if not self.automatic:
             return self
         value = np.asarray(value, np.float64)
-        raw = np.log(value) + self.unit if self.support == "positive" else value * self.unit
+        raw = np.log(value) + self.unit if self.support == "positive" else value
         return dataclasses.replace(self, raw=np.asarray(raw))
 
 

@@ -6,7 +6,9 @@ bounded and no new length compiles anything.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +18,7 @@ from dagp.data import Units, allowed, padded
 from dagp.mixture import Mixture
 from dagp.model import Batch, DataAssociation
 from dagp.runtime import numerics
-from dagp.typing import Float, Inputs, Int, Outputs, PerProcess
+from dagp.typing import Float, Inputs, Int, PerProcess
 
 __all__ = ["CHUNK", "Posterior"]
 
@@ -24,7 +26,8 @@ CHUNK = 1024
 
 
 @jax.jit
-def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, Outputs, Outputs]:
+def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, Any, Any]:
+    model = eqx.tree_at(lambda m: m.gate, model, model.gate.refined())
     marginals = model.marginals(model.project(X))
     mean = model.in_order(tuple(part.mean for part in marginals.groups))
     variance = model.in_order(tuple(part.variance for part in marginals.groups))

@@ -31,6 +31,9 @@ __all__ = [
     "UniformProcess",
 ]
 
+NOISE_FLOOR = 1e-4
+"""Least noise of a function, in standardised units: a signal without any noise has no density,
+and a bound that rises for ever."""
 _LOG_2PI = float(np.log(2 * np.pi))
 _OUTSIDE = -1e30
 """Log density where a density is zero: finite, so that no product with zero turns into NaN."""
@@ -54,9 +57,9 @@ class Setting(NamedTuple):
     """Where length scales and noise levels start when the user states none."""
 
     @property
-    def variance_unit(self) -> float:
+    def log_variance_unit(self) -> float:
         """Unit of a kernel's variance. Several outputs share a kernel, each in its own unit."""
-        return float(self.y_unit[0] ** 2) if len(self.y_unit) == 1 else 1.0
+        return 2 * float(np.log(self.y_unit[0])) if len(self.y_unit) == 1 else 0.0
 
 
 class Process(eqx.Module):
@@ -103,7 +106,7 @@ class GPProcess(Process):
     latent: SparseGP
     noise_std: Parameter
     floor: Array
-    """Standard deviation added to the noise: kept up while the functions settle, then lowered."""
+    """Standard deviation below which the noise cannot fall."""
 
     def project(self, X: Inputs) -> Projection:
         return self.latent.project(X)
@@ -245,7 +248,7 @@ class GP(ProcessPrior):
         return GPProcess(
             self.latent(setting, outputs=len(setting.y_unit)),
             noise.in_units(setting.y_unit).starting_at(setting.noise_std),
-            np.asarray(0.0),
+            np.asarray(NOISE_FLOOR),
         )
 
     def latent(self, setting: Setting, outputs: int) -> SparseGP:
@@ -253,7 +256,7 @@ class GP(ProcessPrior):
         kernel = self.kernel if self.kernel is not None else SquaredExponential()
         _check_columns(kernel, setting.inducing.shape[1])
         return SparseGP(
-            kernel.in_units(setting.x_unit, setting.variance_unit, setting.lengthscale),
+            kernel.in_units(setting.x_unit, setting.log_variance_unit, setting.lengthscale),
             _mean_in_units(self.mean, setting),
             parameter(setting.inducing, support="real", name="inducing"),
             Natural.prior(outputs, setting.inducing.shape[0]),
@@ -317,7 +320,8 @@ class Uniform(ProcessPrior):
 def _mean_in_units(mean: Mean | None, setting: Setting) -> Mean:
     if mean is None:
         return Centred()
-    return InUnits(mean, setting.x_centre, setting.x_unit, setting.y_centre, setting.y_unit)
+    scaled = mean.in_units(setting.x_unit, float(np.mean(setting.y_unit)))
+    return InUnits(scaled, setting.x_centre, setting.x_unit, setting.y_centre, setting.y_unit)
 
 
 def _check_columns(kernel: Kernel, columns: int) -> None:

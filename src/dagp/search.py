@@ -1,61 +1,54 @@
 """The search for the right association.
 
-The evidence bound has many local optima, and the start decides which one a run ends in. So many
-cheap starts of different kinds race: all run a little, the better ones run on, the best is trained
-to convergence. The bound alone decides. This is also the only place where data shape parameters.
+The evidence bound has many local optima. So many cheap starts of different kinds race: all run a
+little, the better ones run on. The best is then improved by moves that no gradient would make, and
+trained to convergence. The bound alone decides.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.spatial import KDTree
 
-from dagp.data import Sample, Units, allowed, padded, to_batch
-from dagp.gate import build_gate
+from dagp.data import padded, to_batch
 from dagp.model import Batch, DataAssociation
-from dagp.processes import GP, ProcessPrior, Setting
-from dagp.train import BLOCK, Progress, Report, Result, State, begin, resume, settled, train
-from dagp.typing import Float, Int
+from dagp.moves import MOVES, SIMPLER, Move, Proposal, View
+from dagp.starts import Problem, Start, build, starts
+from dagp.train import (
+    BLOCK,
+    LEARNING_RATE,
+    Progress,
+    Report,
+    Result,
+    State,
+    begin,
+    functions,
+    resume,
+    settled,
+    train,
+)
 
-__all__ = ["KINDS", "Contender", "Problem", "Start", "choose_inducing", "race", "search"]
+__all__ = ["Contender", "improve", "race", "search"]
 
 RACE_STEPS = 2 * BLOCK
 """Steps of one rung."""
 KEEP = 1 / 3
 """Share of the starts that goes on to the next rung."""
+HOPELESS = 0.05
+"""A moved contender that is this far below (per data point) after one block gets no second one."""
+GAIN = 2e-3
+"""What a move has to gain, per data point: more than a few steps of training would."""
+PARSIMONY = 0.01
+"""How much of the bound, per data point, we give for fewer processes doing the same work.
 
+Where two functions coincide, one process or two explain the data equally well, and the bound
+differs by less than it is off the evidence. Users want the one."""
 
-class Problem(NamedTuple):
-    """What is to be fitted: standardised data and the priors."""
-
-    sample: Sample
-    units: Units
-    priors: tuple[ProcessPrior, ...]
-    gate: GP | str | None
-    inducing: Float[np.ndarray, "M D"]
-
-    @property
-    def n_processes(self) -> int:
-        """K."""
-        return len(self.priors)
-
-    @property
-    def clutter(self) -> tuple[bool, ...]:
-        """Which processes carry no information about the input."""
-        return tuple(prior.clutter for prior in self.priors)
-
-
-class Start(NamedTuple):
-    """Where a run begins: responsibilities, and the hyperparameters nobody stated."""
-
-    kind: str
-    responsibilities: Float[np.ndarray, "N K"]
-    lengthscale: float
-    noise_std: float
+Tell = Callable[[Progress], Any]
 
 
 @dataclass
@@ -65,10 +58,17 @@ class Contender:
     start: Start
     state: State
     bound: float = -np.inf
+    rate: float = LEARNING_RATE
     rungs: list[float] = field(default_factory=list)
     traces: list[np.ndarray] = field(default_factory=list)
-    steps: int = 0
+    moves: list[tuple[str, float]] = field(default_factory=list)
+    """Moves tried and what each gained."""
     fate: str = "running"
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far."""
+        return sum(map(len, self.traces))
 
     def record(self) -> dict[str, Any]:
         """What the user is told about this start."""
@@ -79,187 +79,109 @@ class Contender:
             "steps": self.steps,
             "kept": self.fate == "kept",
             "fate": self.fate,
+            "moves": tuple(self.moves),
         }
 
-    def advance(self, batch: Batch, max_iter: int, tol: float, report: Report) -> Result:
+    def advance(
+        self, batch: Batch, max_iter: int, tol: float, report: Report = lambda *_: False
+    ) -> Result:
         """Train on from here."""
-        result = train(self.state, batch, max_iter=max_iter, tol=tol, report=report)
-        self.state, self.bound = result.state, result.bound
+        result = train(self.state, batch, max_iter=max_iter, tol=tol, rate=self.rate, report=report)
+        self.adopt(result)
         self.rungs.append(result.bound)
-        self.traces.append(result.trace)
-        self.steps += len(result.trace)
         return result
 
-
-# --------------------------------------------------------------------------------------------
-# Inducing inputs
-# --------------------------------------------------------------------------------------------
-
-
-def choose_inducing(
-    X: Float[np.ndarray, "N D"], count: int, rng: np.random.Generator
-) -> Float[np.ndarray, "M D"]:
-    """At most `count` inputs spread over the data: denser where data are, but everywhere."""
-    distinct = np.unique(X, axis=0)
-    if len(distinct) <= count:
-        return distinct
-    return k_means(distinct, count, rng)[0]
+    def adopt(self, result: Result) -> None:
+        """Go on from a result."""
+        self.state, self.bound, self.rate = result.state, result.bound, result.rate
+        self.traces.append(result.trace)
 
 
-def k_means(
-    points: Float[np.ndarray, "N D"], count: int, rng: np.random.Generator, limit: int = 5000
-) -> tuple[Float[np.ndarray, "M D"], Int[np.ndarray, " N"]]:
-    """Centres and the nearest centre of each point (Lloyd's algorithm after k-means++ seeding)."""
-    some = points
-    if len(points) > limit:
-        some = points[np.sort(rng.choice(len(points), limit, replace=False))]
-    centres = some[[rng.integers(len(some))]]
-    nearest = np.full(len(some), np.inf)
-    while len(centres) < count:
-        nearest = np.minimum(nearest, np.sum((some - centres[-1]) ** 2, axis=1))
-        pick = np.searchsorted(np.cumsum(nearest), rng.uniform(0, nearest.sum()))
-        centres = np.vstack([centres, some[min(pick, len(some) - 1)]])
-    for _ in range(20):
-        member = KDTree(centres).query(some)[1]
-        sizes = np.bincount(member, minlength=count)
-        sums = np.stack([np.bincount(member, column, minlength=count) for column in some.T], axis=1)
-        centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
-    return centres, np.asarray(KDTree(centres).query(points)[1])
-
-
-# --------------------------------------------------------------------------------------------
-# Starts: each kind answers with an index in 0..count−1 per point
-# --------------------------------------------------------------------------------------------
-
-Labeller = Callable[[Sample, int, np.random.Generator], Int[np.ndarray, " N"]]
-
-
-def by_rank(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
-    """Rank of y among the points with the nearest inputs: layers of a one-dimensional picture."""
-    neighbours = _neighbours(sample.X)
-    level = sample.y @ rng.standard_normal(sample.y.shape[1])
-    rank = np.mean(level[neighbours] < level[:, None], axis=1)
-    return np.searchsorted(np.sort(rng.uniform(size=count - 1)), rank)
-
-
-def by_magnitude(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
-    """Distance of y from its middle: regimes that respond weakly and strongly."""
-    size = np.linalg.norm(sample.y - np.median(sample.y, axis=0), axis=1)
-    inner = (np.arange(1, count) + rng.uniform(-0.3, 0.3, count - 1)) / count
-    return np.searchsorted(np.quantile(size, inner), size)
-
-
-def by_cluster(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
-    """Clusters in inputs and outputs together: regimes that live in different places."""
-    return k_means(np.hstack([sample.X, sample.y]), count, rng)[1]
-
-
-def by_draw(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
-    """The nearest of some random smooth functions."""
-    D, features = sample.X.shape[1], 64
-    frequency = rng.standard_normal((D, features)) / np.sqrt(D)
-    phase = rng.uniform(0, 2 * np.pi, features)
-    basis = np.sqrt(2 / features) * np.cos(sample.X @ frequency + phase)
-    draws = np.einsum(
-        "nf,fkp->nkp", basis, rng.standard_normal((features, count, sample.y.shape[1]))
-    )
-    return np.argmin(np.sum((sample.y[:, None, :] - draws) ** 2, axis=2), axis=1)
-
-
-KINDS: dict[str, Labeller] = {
-    "rank": by_rank,
-    "magnitude": by_magnitude,
-    "cluster": by_cluster,
-    "draw": by_draw,
-}
-
-
-def _neighbours(X: Float[np.ndarray, "N D"]) -> Int[np.ndarray, "N J"]:
-    count = min(len(X), max(10, len(X) // 20))
-    return KDTree(X).query(X, k=count)[1].reshape(len(X), count)
-
-
-def isolation(sample: Sample) -> Float[np.ndarray, " N"]:
-    """How alone each point is among its neighbours in x: 0 in the densest part, 1 in the thinnest.
-
-    Points of a curve crowd around it; clutter does not.
-    """
-    y = sample.y[_neighbours(sample.X)]
-    gaps = np.linalg.norm(y - sample.y[:, None, :], axis=2)
-    near = np.sort(gaps, axis=1)[:, : max(2, gaps.shape[1] // 5)].mean(axis=1)
-    return np.argsort(np.argsort(near, kind="stable"), kind="stable") / len(near)
-
-
-def starts(problem: Problem, count: int, rng: np.random.Generator) -> Iterator[Start]:
-    """`count` starts, taking the kinds in turn and varying the hyperparameters along."""
-    D = problem.sample.X.shape[1]
-    base = min(0.3 * D**1.2, np.sqrt(D))
-    kinds = list(KINDS) if problem.clutter.count(False) > 1 else ["rank"]
-    for index in range(count):
-        kind, lap = kinds[index % len(kinds)], index // len(kinds)
-        yield Start(
-            kind,
-            _responsibilities(problem, KINDS[kind], lap, rng),
-            lengthscale=base * (1.0, 2.0)[lap % 2],
-            noise_std=(0.2, 0.1)[index % 2],
-        )
-
-
-def _responsibilities(
-    problem: Problem, labeller: Labeller, lap: int, rng: np.random.Generator
-) -> Float[np.ndarray, "N K"]:
-    """Soft responsibilities from a hard proposal; clutter gets the isolated points."""
-    sample, clutter = problem.sample, np.array(problem.clutter)
-    smooth, broad = np.flatnonzero(~clutter), np.flatnonzero(clutter)
-    N, K = len(sample.X), problem.n_processes
-    proposal = np.full((N, K), 0.1 / K)
-    broad_share = np.zeros(N)
-    if len(broad):
-        broad_share = isolation(sample) ** (1.0, 0.5, 2.0)[lap % 3] if len(smooth) else np.ones(N)
-        proposal[:, broad] += 0.9 * broad_share[:, None] / len(broad)
-    if len(smooth):
-        member = labeller(sample, len(smooth), rng) if len(smooth) > 1 else np.zeros(N, int)
-        proposal[np.arange(N), smooth[member]] += 0.9 * (1 - broad_share)
-    proposal *= np.exp(allowed(sample.labels, K))
-    return proposal / proposal.sum(axis=1, keepdims=True)
-
-
-# --------------------------------------------------------------------------------------------
-# The race
-# --------------------------------------------------------------------------------------------
-
-
-def build(problem: Problem, start: Start) -> DataAssociation:
-    """The model a start begins with."""
-    setting = Setting(
-        *problem.units,
-        y_low=problem.sample.y.min(axis=0),
-        y_high=problem.sample.y.max(axis=0),
-        inducing=problem.inducing,
-        lengthscale=start.lengthscale,
-        noise_std=start.noise_std,
-    )
-    processes = [prior.build(setting) for prior in problem.priors]
-    return DataAssociation.assemble(processes, build_gate(problem.gate, setting, len(processes)))
-
-
-def race(
-    contenders: list[Contender], batch: Batch, tol: float, tell: Callable[[Progress], Any]
-) -> list[Contender]:
+def race(contenders: list[Contender], batch: Batch, tol: float, tell: Tell) -> list[Contender]:
     """Successive halving on the bound. Returns all, best first; the fate says who dropped when."""
     running = list(contenders)
     rung = 0
     while len(running) > 1:
         rung += 1
         for index, contender in enumerate(running):
-            contender.advance(batch, RACE_STEPS, tol, lambda *_: False)
+            contender.advance(batch, RACE_STEPS, tol)
             tell(Progress(f"race {rung}", index, contender.steps, contender.bound))
         running.sort(key=lambda c: -c.bound)
-        keep = max(1, int(np.ceil(len(running) * KEEP))) if rung < 3 else 1
+        keep = int(np.ceil(len(running) * KEEP)) if len(running) > 2 else 1
         for contender in running[keep:]:
             contender.fate = f"dropped after rung {rung}"
         running = running[:keep]
-    return running + [c for c in contenders if c is not running[0]]
+    return sorted(contenders, key=lambda c: (-len(c.rungs), -c.bound))
+
+
+def view(problem: Problem, contender: Contender, batch: Batch) -> View:
+    """What the moves see of a contender."""
+    N = len(problem.sample.X)
+    means, noise_variance = functions(contender.state.model, batch)
+    return View(
+        problem.sample,
+        np.asarray(contender.state.responsibilities)[:N],
+        np.asarray(means)[:, :N],
+        np.sqrt(np.asarray(noise_variance)),
+        [k for k, clutter in enumerate(problem.clutter) if not clutter],
+    )
+
+
+def attempt(contender: Contender, proposal: Proposal, batch: Batch, tol: float) -> Result:
+    """A short run from the proposal; shorter still if it starts out hopeless."""
+    shares = jnp.asarray(padded(proposal.shares, len(batch.X)))
+    state = begin(contender.state.model, batch, shares)
+    result = train(state, batch, max_iter=BLOCK, tol=tol, rate=contender.rate)
+    if result.bound > contender.bound - HOPELESS * float(jnp.sum(batch.weight)):
+        result = train(result.state, batch, max_iter=BLOCK, tol=tol, rate=contender.rate)
+    contender.moves.append((proposal.name, result.bound - contender.bound))
+    return result
+
+
+def improve(problem: Problem, contender: Contender, batch: Batch, tol: float, tell: Tell) -> None:
+    """Try moves until none of them raises the bound.
+
+    A rejected move is tried again only after one of its processes has changed.
+    """
+    margin = GAIN * float(problem.sample.weight.sum())
+    rejected: dict[str, frozenset[int]] = {}
+    accepted = True
+    while accepted:
+        accepted = False
+        for proposal in _proposals(problem, contender, batch, MOVES):
+            if proposal.name in rejected:
+                continue
+            trial = attempt(contender, proposal, batch, tol)
+            tell(Progress(proposal.name, 0, contender.steps, trial.bound))
+            accepted = trial.bound > contender.bound + margin
+            if accepted:
+                contender.adopt(trial)
+                rejected = {n: p for n, p in rejected.items() if not p & proposal.processes}
+                break
+            rejected[proposal.name] = proposal.processes
+
+
+def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell: Tell) -> None:
+    """Let fewer processes do the same work, each way once, where that costs next to nothing."""
+    price = PARSIMONY * float(problem.sample.weight.sum())
+    tried: set[str] = set()
+    while True:
+        proposals = _proposals(problem, contender, batch, SIMPLER)
+        proposal = next((p for p in proposals if p.name not in tried), None)
+        if proposal is None:
+            return
+        tried.add(proposal.name)
+        trial = attempt(contender, proposal, batch, tol)
+        tell(Progress(proposal.name, 0, contender.steps, trial.bound))
+        if trial.bound > contender.bound - price:
+            contender.adopt(trial)
+
+
+def _proposals(
+    problem: Problem, contender: Contender, batch: Batch, moves: tuple[Move, ...]
+) -> Iterator[Proposal]:
+    seen = view(problem, contender, batch)
+    return itertools.chain.from_iterable(move(seen) for move in moves)
 
 
 def search(
@@ -269,25 +191,27 @@ def search(
     max_iter: int,
     tol: float,
     rng: np.random.Generator,
-    tell: Callable[[Progress], Any] = lambda _: False,
+    tell: Tell = lambda _: False,
     previous: DataAssociation | None = None,
 ) -> tuple[Result, list[Contender]]:
-    """Race `n_init` starts and train the best one to convergence.
+    """Race `n_init` starts, improve the best one by moves, and train it to convergence.
 
     Where there is a `previous` model, that one is trained on instead.
     """
     batch = jax.tree.map(jnp.asarray, to_batch(problem.sample, problem.n_processes))
     if previous is not None:
         state = resume(previous, batch)
-        contenders = [
-            Contender(Start("warm", np.asarray(state.responsibilities), np.nan, np.nan), state)
-        ]
+        warm = Start("warm", np.asarray(state.responsibilities), np.nan, np.nan)
+        ranking = [Contender(warm, state)]
     else:
         contenders = []
         for start in starts(problem, n_init, rng):
             shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
             contenders.append(Contender(start, begin(build(problem, start), batch, shares)))
-    ranking = race(contenders, batch, tol, tell)
+        ranking = race(contenders, batch, tol, tell)
+        ranking[0].advance(batch, 2 * RACE_STEPS, tol)
+        improve(problem, ranking[0], batch, tol, tell)
+        tidy(problem, ranking[0], batch, tol, tell)
     best = ranking[0]
     result = best.advance(
         batch, max_iter, tol, lambda step, bound: bool(tell(Progress("train", 0, step, bound)))

@@ -26,6 +26,7 @@ __all__ = [
     "State",
     "Status",
     "begin",
+    "functions",
     "resume",
     "run_block",
     "settled",
@@ -73,6 +74,8 @@ class Result(NamedTuple):
     bound: float
     trace: np.ndarray
     status: Status
+    rate: float
+    """Learning rate reached, for whoever goes on from here."""
 
 
 @jax.jit
@@ -123,7 +126,13 @@ def run_block(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State,
 
 
 def train(
-    state: State, batch: Batch, *, max_iter: int, tol: float, report: Report = lambda *_: False
+    state: State,
+    batch: Batch,
+    *,
+    max_iter: int,
+    tol: float,
+    rate: float = LEARNING_RATE,
+    report: Report = lambda *_: False,
 ) -> Result:
     """Run blocks until the bound stops rising.
 
@@ -132,23 +141,22 @@ def train(
     began, is undone and repeated with shorter steps.
     """
     total = float(np.sum(batch.weight))
-    best = Result(state, -np.inf, np.zeros(0), "budget")
-    rate, retries, status = LEARNING_RATE, 0, "budget"
-    traces: list[np.ndarray] = []
-    done = 0
+    bound, retries, done = -np.inf, 0, 0
+    status: Status = "budget"
+    traces = [np.zeros(0)]
     while done < max_iter:
-        following, bounds = run_block(best.state, batch, jnp.asarray(rate))
-        values = np.asarray(bounds.value)
+        following, bounds = run_block(state, batch, jnp.asarray(rate))
+        values = np.asarray(bounds.value, np.float64)
         done += BLOCK
-        if not np.all(np.isfinite(values)) or values[-1] < best.bound - total:
+        if not np.all(np.isfinite(values)) or values[-1] < bound - total:
             retries, rate = retries + 1, rate / 3
             if retries > _RETRIES:
                 status = "diverged"
                 break
             continue
         traces.append(values)
-        gain, best = values[-1] - best.bound, best._replace(state=following, bound=values[-1])
-        if report(done, float(values[-1])):
+        gain, bound, state = values[-1] - bound, float(values[-1]), following
+        if report(done, bound):
             status = "stopped"
             break
         if gain < tol * total:
@@ -156,8 +164,15 @@ def train(
                 status = "converged"
                 break
             rate = max(rate / 3, SMALLEST_RATE)
-    trace = np.concatenate(traces) if traces else np.zeros(0)
-    return Result(best.state, float(best.bound), trace, status)
+    return Result(state, bound, np.concatenate(traces), status, rate)
+
+
+@jax.jit
+def functions(model: DataAssociation, batch: Batch) -> tuple[Any, Any]:
+    """Means of every process at the batch, (K, N, P), and the noise variances, (K, P)."""
+    marginals = model.marginals(model.project(batch.X))
+    means = model.in_order(tuple(part.mean for part in marginals.groups))
+    return means, model.noise_variances()
 
 
 def settled(result: Result, batch: Batch) -> Result:

@@ -27,6 +27,7 @@ __all__ = [
 def check_inputs(estimator: Any, X: Table, *, reset: bool, finite: bool = True) -> np.ndarray:
     """`X` as float64 (N, D), with its column names remembered or compared."""
     _check_columns(X, "X")
+    _check_plain(X)
     checked = np.asarray(
         validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
     )
@@ -105,6 +106,17 @@ def check_labels(labels: Any, rows: int, processes: int) -> Int[np.ndarray, " N"
             f"row {row} has {given[row]}."
         )
     return whole
+
+
+def _check_plain(X: Any) -> None:
+    """Say in one line what scikit-learn says in many."""
+    if isinstance(X, np.ndarray) and np.iscomplexobj(X):
+        raise ValueError("Complex data not supported: X holds complex numbers.")
+    if isinstance(X, np.ndarray | list | tuple) and np.ndim(X) < 2:
+        raise ValueError(
+            f"Expected 2D array, got {np.ndim(X)}D array instead. Reshape your data with "
+            "X.reshape(-1, 1) if it has a single column, X.reshape(1, -1) if it is a single row."
+        )
 
 
 def _frame(table: Any) -> Any:

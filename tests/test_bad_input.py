@@ -1,0 +1,154 @@
+"""Bad input gets one clear sentence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from dagp import DAGP, GP, Uniform, kernels
+
+X = np.linspace(0, 1, 30)[:, None]
+Y = np.sin(6 * X[:, 0])
+QUICK = {"n_init": 1, "tol": 1e-2, "inducing": 8, "random_state": 0}
+
+
+def with_value(array, index, value):
+    array = array.copy()
+    array[index] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "message"),
+    [
+        (np.empty((0, 1)), np.empty(0), "0 sample"),
+        (X[:, 0], Y, "[Rr]eshape"),
+        (np.empty((30, 0)), Y, "0 feature"),
+        (X, Y[:-1], "X has 30 rows and y has 29"),
+        (scipy.sparse.csr_matrix(X), Y, "[Ss]parse"),
+        (X + 1j, Y, "[Cc]omplex"),
+        (X, np.zeros((30, 2, 2)), "y must have shape|dim"),
+        (X, None, "requires y"),
+        (X, Y * 1e300, "Rescale y"),
+        (X, Y * 1e-300, "Rescale y"),
+        (with_value(X, (4, 0), np.nan), Y, "X contains NaN: 1 value.*row 4, column 0.*drop"),
+        (X, with_value(Y, 7, np.nan), "y contains NaN: 1 value.*row 7"),
+        (with_value(X, (2, 0), np.inf), Y, "X contains infinity: 1 value.*row 2"),
+        (X, with_value(Y, 2, -np.inf), "y contains infinity"),
+        (pd.DataFrame({"a": X[:, 0], "name": ["u"] * 30}), Y, "column 'name' of X holds text"),
+        (pd.DataFrame({"t": pd.date_range("2026-01-01", periods=30)}), Y, "'t'.*dates or times"),
+        (pd.DataFrame({"a": with_value(X[:, 0], 3, np.nan)}), Y, "row 3, column 'a'"),
+        (np.full((30, 1), "u"), Y, "convert|could not"),
+    ],
+)
+def test_data_that_cannot_be_used(inputs, outputs, message):
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        DAGP(**QUICK).fit(inputs, outputs)
+    assert len(str(caught.value).splitlines()) <= 4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_processes": 0}, "n_processes must be a whole number"),
+        ({"n_processes": 2.5}, "n_processes"),
+        ({"n_processes": 31}, "31 processes need at least as many rows"),
+        ({"n_init": 0}, "n_init"),
+        ({"max_iter": -1}, "max_iter"),
+        ({"tol": -1.0}, "tol"),
+        ({"inference": "magic"}, "inference"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"missing": "guess"}, "missing"),
+        ({"gate": "open"}, "gate must be None"),
+        ({"processes": []}, "empty list"),
+        ({"processes": [GP(), "noise"]}, r"processes\[1\] must be"),
+        ({"processes": "gp"}, "must be a GP"),
+        ({"processes": [GP(kernels.SquaredExponential(active=[3]))]}, "column"),
+        ({"processes": [GP(), Uniform(low=2.0, high=1.0)]}, "low < high"),
+        ({"inducing": 0}, "inducing must be at least 1"),
+        ({"inducing": np.zeros((3, 2))}, "inducing must be a number or have shape"),
+    ],
+)
+def test_parameters_are_checked_when_fitting_not_before(parameters, message):
+    model = DAGP(**{**QUICK, **parameters})
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.full(30, -1.0), "row 0 has -1"),
+        (with_value(np.ones(30), 5, np.nan), "row 5 has nan"),
+        (np.zeros(30), "zero in every row"),
+        (np.ones(29), "inconsistent"),
+    ],
+)
+def test_weights(weight, message):
+    with pytest.raises(ValueError, match=message):
+        DAGP(**QUICK).fit(X, Y, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.full(30, 2), "row 0 has 2"),
+        (np.full(30, -2), "row 0 has -2"),
+        (np.full(30, 0.5), "row 0 has 0.5"),
+        (np.zeros(29), "inconsistent"),
+    ],
+)
+def test_labels(labels, message):
+    with pytest.raises(ValueError, match=message):
+        DAGP(**QUICK).fit(X, Y, labels=labels)
+
+
+def test_wrong_number_of_columns_at_predict():
+    model = DAGP(**QUICK).fit(X, Y)
+    with pytest.raises(ValueError, match="2 features"):
+        model.predict(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict([[np.nan]])
+    with pytest.raises(ValueError, match="X has 1 rows and y has 2"):
+        model.score_samples([[0.0]], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [
+        (X, np.full(30, 3.0)),
+        (np.ones((30, 1)), Y),
+        (X[:1], Y[:1]),
+        (X[:2], Y[:2]),
+        (np.repeat(X[:3], 10, axis=0), Y),
+        ((X * 100).astype(int), (Y * 10).astype(int)),
+        (X > 0.5, Y),
+        (X.astype(np.float16), Y.astype(np.float16)),
+        (X.astype(object), Y.astype(object)),
+        (np.asfortranarray(np.hstack([X, X])), Y),
+        (X * 1e300, Y),
+        (X * 1e-12, Y * 1e12),
+        (X, with_value(Y, 4, 1e9)),
+        (with_value(X, (4, 0), 1e9), Y),
+    ],
+    ids=[
+        "constant y", "constant column", "one row", "two rows", "three distinct x", "integers",
+        "bool", "float16", "objects", "fortran", "1e300", "1e12", "wild y", "wild x",
+    ],
+)  # fmt: skip
+def test_unusual_data_are_fitted(inputs, outputs):
+    before = inputs.copy()
+    model = DAGP(n_processes=min(2, len(inputs)), **{**QUICK, "inducing": None})
+    model.fit(inputs, outputs)
+    np.testing.assert_array_equal(inputs, before)
+    mixture = model.predict_mixture(inputs)
+    np.testing.assert_allclose(mixture.weights.sum(axis=1), 1.0)
+    assert np.all(np.isfinite(mixture.means))
+    assert np.all(mixture.variances > 0)
+    assert np.all(np.isfinite(model.score_samples(inputs, outputs)))
+
+
+def test_read_only_data_are_accepted():
+    inputs, outputs = X.copy(), Y.copy()
+    inputs.flags.writeable = outputs.flags.writeable = False
+    DAGP(**QUICK).fit(inputs, outputs)

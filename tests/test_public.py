@@ -1,0 +1,59 @@
+"""The public surface: names, documentation, and what importing does."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import dagp
+from dagp import datasets, kernels, means, plot
+
+MODULES = (dagp, kernels, datasets, means, plot)
+HIDDEN_EXAMPLES = {"Kernel", "Mean", "Sum", "Product", "Centred", "InUnits"}
+"""Interfaces and what operators make: the module's own example shows them at work."""
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
+def test_every_public_name_is_documented(module):
+    for name in module.__all__:
+        thing = getattr(module, name)
+        assert inspect.getdoc(thing), name
+        if inspect.isclass(thing):
+            methods = inspect.getmembers(thing, inspect.isfunction)
+            own = [(n, m) for n, m in methods if m.__module__.startswith("dagp") and n[0] != "_"]
+            for method_name, method in own:
+                assert inspect.getdoc(method), f"{name}.{method_name}"
+
+
+@pytest.mark.parametrize("module", (dagp, kernels, datasets, means), ids=lambda m: m.__name__)
+def test_every_public_class_and_function_shows_an_example(module):
+    for name in set(module.__all__) - HIDDEN_EXAMPLES:
+        thing = getattr(module, name)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            assert ">>>" in inspect.getdoc(thing), name
+
+
+def test_importing_computes_nothing_and_brings_no_optional_package():
+    code = (
+        "import sys, dagp, jax;"
+        "assert not jax._src.xla_bridge._backends, 'importing started a JAX backend';"
+        "extra = {'matplotlib', 'plotly', 'typer', 'rich', 'pandas'} & set(sys.modules);"
+        "assert not extra, extra"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        dagp.nothing_like_it  # noqa: B018
+
+
+def test_two_cores_do_not_deadlock():
+    """K sparse GPs mapped together hang on two cores in some JAX versions; see pyproject.toml."""
+    code = (
+        "import numpy as np; from dagp import DAGP;"
+        "x = np.linspace(0, 1, 200)[:, None];"
+        "DAGP(4, n_init=1, max_iter=200, tol=1.0, inducing=30).fit(x, np.sin(x[:, 0]))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
