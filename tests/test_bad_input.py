@@ -136,6 +136,7 @@ def test_wrong_number_of_columns_at_predict():
         "bool", "float16", "objects", "fortran", "1e300", "1e12", "wild y", "wild x",
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_unusual_data_are_fitted(inputs, outputs):
     before = inputs.copy()
     model = DAGP(n_processes=min(2, len(inputs)), **{**QUICK, "inducing": None})

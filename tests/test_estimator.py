@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dagp import DAGP, GP, Noise, Uniform, datasets, fixed, kernels, posterior, train
 
-QUICK = {"n_init": 2, "max_iter": 500, "tol": 1e-3, "inducing": 12, "random_state": 0}
+QUICK = {"n_init": 2, "tol": 1e-3, "inducing": 12, "random_state": 0}
 
 
 def two_lines(n=80, outputs=1, seed=0):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 
-from dagp.gate import ConstantGate, GPGate, build_gate, difference_rule, normal_rule
+from dagp.gate import ConstantGate, GPGate, build_gate, gate_rule
 from dagp.processes import GP
 from dagp.sparse import Natural, Projection
 from reference import curve, differences, expectation, posterior, random_shares, setting, smooth
@@ -55,15 +55,15 @@ def with_rule(gate, rule):
 
 @pytest.mark.parametrize("processes", [3, 4, 6, 9])
 def test_points_have_the_moments_of_a_standard_normal(processes):
-    points, masses = normal_rule(processes)
+    points, masses = gate_rule(processes)
     np.testing.assert_allclose(masses.sum(), 1.0)
     np.testing.assert_allclose(masses @ points, 0.0, atol=1e-12)
     np.testing.assert_allclose((points.T * masses) @ points, np.eye(processes), atol=1e-10)
-    np.testing.assert_array_equal(points, normal_rule(processes).points)
+    np.testing.assert_array_equal(points, gate_rule(processes).points)
 
 
 def test_the_rule_for_two_processes_has_the_moments_of_a_standard_normal_difference():
-    points, masses = difference_rule()
+    points, masses = gate_rule(2)
     np.testing.assert_allclose(points.sum(axis=1), 0.0, atol=1e-12)
     difference = points[:, 0] - points[:, 1]
     moments = [masses @ difference**power for power in range(7)]
@@ -105,7 +105,7 @@ def test_a_priori_every_process_is_equally_likely(processes):
 def test_many_points_converge_to_the_quadrature():
     mean, variance = functions(3, 3)
     gate, projection = at(mean, variance)
-    ours = with_rule(gate, normal_rule(3, 4096)).marginals(projection)
+    ours = with_rule(gate, gate_rule(3, 4096)).marginals(projection)
     expected = [moments(mean[n], variance[n])[1] for n in range(N)]
     np.testing.assert_allclose(ours.weights, expected, atol=1e-3)
 
@@ -134,7 +134,7 @@ def test_gradients_of_the_expected_log_weights(processes, tolerance, seed):
 def test_prices_theorem_in_the_limit_of_many_points():
     mean, variance = functions(5, 3)
     gate, projection = at(mean, variance)
-    many = normal_rule(3, 8192)
+    many = gate_rule(3, 8192)
 
     def term(variance):
         gate, projection = at(jnp.asarray(mean), variance)

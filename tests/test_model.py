@@ -9,7 +9,7 @@ from dagp.gate import build_gate
 from dagp.kernels import Matern32
 from dagp.model import DataAssociation, NaturalRates
 from dagp.parameters import LogNormal, log_prior
-from dagp.processes import GP, GPProcess, Noise, Uniform
+from dagp.processes import NOISE_FLOOR, GP, GPProcess, Noise, Uniform
 from reference import batch, build, curve, evaluate, random_shares, setting, smooth, stepped
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -59,7 +59,8 @@ def test_everything_is_in_the_users_order():
         assert type(member) is type(alone)
         for ours, theirs in zip(jax.tree.leaves(member), jax.tree.leaves(alone), strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-8)
-    noise = [0.1**2, 0.0, 0.3**2, 0.0, 0.5**2, 0.7**2]
+    floor = NOISE_FLOOR**2
+    noise = [0.1**2 + floor, 0.0, 0.3**2 + floor, 0.0, 0.5**2 + floor, 0.7**2 + floor]
     np.testing.assert_allclose(model.noise_variances(), np.reshape(noise, (6, 1)))
 
 

@@ -7,14 +7,22 @@ from dagp import DAGP, GP, Noise
 QUICK = {"n_init": 1, "max_iter": 500, "tol": 1e-1, "inducing": None, "random_state": 0}
 
 
-def expected_failures(estimator: DAGP) -> dict[str, str]:
-    """Checks that cannot pass, each with its reason. None so far."""
-    return {}
+ONE_ARGUMENT = (
+    "calls score_samples(X); here it is the log density of pairs and takes (X, y), as the "
+    "density of y given x cannot be had without y"
+)
+
+
+def expected_failures(_: DAGP) -> dict[str, str]:
+    """Checks that cannot pass, each with its reason."""
+    return {
+        "check_methods_sample_order_invariance": ONE_ARGUMENT,
+        "check_methods_subset_invariance": ONE_ARGUMENT,
+    }
 
 
 @parametrize_with_checks(
-    [DAGP(n_processes=1, **QUICK), DAGP(processes=[GP(), Noise()], **QUICK)],
-    expected_failed_checks=expected_failures,
+    [DAGP(processes=[GP(), Noise()], **QUICK)], expected_failed_checks=expected_failures
 )
 def test_scikit_learn_compatible(estimator, check):
     check(estimator)

@@ -135,9 +135,7 @@ def _check_columns(table: Any, name: str) -> None:
     frame = _frame(table)
     if frame is None:
         return
-    series = (
-        [frame[column] for column in frame.columns] if isinstance(frame, nw.DataFrame) else [frame]
-    )
+    series = frame.iter_columns() if isinstance(frame, nw.DataFrame) else [frame]
     for one in series:
         label = f"column {one.name!r} of {name}"
         if one.dtype.is_temporal():

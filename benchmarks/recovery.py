@@ -1,0 +1,195 @@
+"""How often, and how well, the default settings find the right association.
+
+    python benchmarks/recovery.py multimodal noise cartpole --seeds 10 -o results/recovery
+
+Writes one row per fit to ``<out>/<experiment>.csv`` and a table of medians and rates to
+``<out>/<experiment>.md``. Seeds begin at 100; smaller ones are for tuning.
+"""
+
+import argparse
+import csv
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.metrics import adjusted_rand_score
+
+from dagp import DAGP, GP, Noise, datasets
+
+FIRST_SEED = 100
+Row = dict[str, Any]
+
+
+def timed_fit(model: DAGP, X: np.ndarray, y: np.ndarray) -> tuple[DAGP, float]:
+    begin = time.perf_counter()
+    model.fit(X, y)
+    return model, time.perf_counter() - begin
+
+
+def multimodal(seed: int) -> Iterator[Row]:
+    """Structure recovery; `oracle_ari` is reached by someone who knows the true functions."""
+    for noise in (0.005, 0.05):
+        data = datasets.multimodal(noise=noise, random_state=seed)
+        x = data.X[:, 0]
+        exact = datasets.multimodal(noise=0.0, offset=_level(noise), random_state=seed)
+        truth = exact.y.reshape(3, -1)
+        truth = np.tile(truth, 3)
+        middle = (x > 0) & (x < 5)
+        oracle = np.argmin(np.abs(data.y - truth), axis=0)
+        model, seconds = timed_fit(DAGP(4, random_state=seed), data.X, data.y)
+        left, centre = -np.sort(-model.predict_assignment([[-4.0], [2.0]]))
+        share = np.bincount(model.assignment_, minlength=4) / len(x)
+        row = {
+            "noise": noise,
+            "seed": seed,
+            "processes": int(np.sum(share > 0.01)),
+            "reported": int(model.active_.sum()),
+            "ari": adjusted_rand_score(data.process[middle], model.assignment_[middle]),
+            "oracle_ari": adjusted_rand_score(data.process[middle], oracle[middle]),
+            "gate": bool(
+                np.all(np.abs(left[:2] - [2 / 3, 1 / 3]) < 0.07)
+                and np.all(np.abs(centre[:3] - 1 / 3) < 0.07)
+            ),
+            "bound": model.lower_bound_,
+            "seconds": seconds,
+        }
+        structure = row["processes"] == 3 and row["gate"]
+        row["recovered"] = structure and row["ari"] >= 0.95
+        row["recovered_vs_oracle"] = structure and row["ari"] >= min(0.95, row["oracle_ari"] - 0.05)
+        yield row
+
+
+def _level(noise: float) -> float:
+    return -1.0 if noise < 0.05 else -2.25
+
+
+def noise(seed: int) -> Iterator[Row]:
+    """Signal against outliers; `oracle_*` is an exact GP trained on the true inliers."""
+    for level in (0.15, 0.0):
+        for outliers in (0.0, 0.2, 0.4, 0.6, 0.8):
+            data = datasets.noise_separation(outliers, noise=level, random_state=seed)
+            model, seconds = timed_fit(
+                DAGP(processes=[GP(), Noise()], random_state=seed), data.X, data.y
+            )
+            signal = model.processes_[0].predict(data.X_test)
+            mixture = model.predict_mixture(data.X_test, noise=False)
+            wrong = model.assignment_ != data.process
+            row = {
+                "noise": level,
+                "outliers": outliers,
+                "seed": seed,
+                "rmse": _rmse(signal, data.y_test),
+                "mll": float(np.mean(mixture.log_prob(data.y_test))),
+                "accuracy": float(1 - wrong.mean()),
+                "lost": int(np.sum(wrong & (data.process == 0))),
+                "absorbed": int(np.sum(wrong & (data.process == 1))),
+                "noise_std": float(model.processes_[0].noise_std_[0]),
+                "seconds": seconds,
+            }
+            if level > 0:
+                row.update(_noise_oracle(data, outliers))
+                row["rmse_ratio"] = row["rmse"] / row["oracle_rmse"]
+            yield row
+
+
+def _noise_oracle(data: Any, outliers: float) -> Row:
+    inlier = data.process == 0
+    kernel = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.02)
+    oracle = GaussianProcessRegressor(kernel).fit(data.X[inlier], data.y[inlier])
+    mean, std = oracle.predict(data.X_test, return_std=True)
+    variance = std**2 - oracle.kernel_.k2.noise_level
+    density = -0.5 * ((data.y_test - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+    return {
+        "oracle_rmse": _rmse(mean, data.y_test),
+        "oracle_mll": float(np.mean(density) + np.log(1 - outliers)),
+    }
+
+
+def cartpole(seed: int) -> Iterator[Row]:
+    """Two cart-poles, no labels; scores are mean log likelihoods in the units of the data."""
+    data = datasets.cartpole(random_state=seed)
+    model, seconds = timed_fit(DAGP(2, random_state=seed), data.X, data.y)
+    right = np.mean(model.assignment_ == data.process)
+    mixture = model.predict_mixture(data.X_test)
+    row = {
+        "seed": seed,
+        "train": model.log_score(data.X, data.y),
+        "mixed": float(np.mean(mixture.log_prob(data.y_test))),
+        "accuracy": float(max(right, 1 - right)),
+        "seconds": seconds,
+    }
+    for name, process in (("default", 0), ("short", 1)):
+        at = data.process_test == process
+        alone = [np.mean(mixture[at].marginal(k).log_prob(data.y_test[at])) for k in (0, 1)]
+        row[name] = float(max(alone))
+    yield row
+
+
+def _rmse(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((a - b) ** 2)))
+
+
+EXPERIMENTS: dict[str, tuple[Callable[[int], Iterator[Row]], tuple[str, ...]]] = {
+    "multimodal": (multimodal, ("noise",)),
+    "noise": (noise, ("noise", "outliers")),
+    "cartpole": (cartpole, ()),
+}
+
+
+def table(rows: list[Row], groups: tuple[str, ...]) -> str:
+    """Medians (rates for yes or no), one line per group."""
+    columns = [c for c in max(rows, key=len) if c not in (*groups, "seed")]
+    lines = ["| " + " | ".join([*groups, "fits", *columns]) + " |"]
+    lines.append("|" + "---|" * (len(groups) + 1 + len(columns)))
+    for key in dict.fromkeys(tuple(row[g] for g in groups) for row in rows):
+        some = [row for row in rows if tuple(row[g] for g in groups) == key]
+        cells = [str(k) for k in key] + [str(len(some))]
+        lines.append("| " + " | ".join(cells + [_cell(some, c) for c in columns]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(rows: list[Row], column: str) -> str:
+    values = [row[column] for row in rows if column in row]
+    if not values:
+        return ""
+    if isinstance(values[0], bool):
+        return f"{sum(values)}/{len(values)}"
+    return f"{np.median(values):.4g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("experiments", nargs="+", choices=EXPERIMENTS)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=FIRST_SEED)
+    parser.add_argument("-o", "--out", type=Path, default=Path("results/recovery"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.experiments:
+        run, groups = EXPERIMENTS[name]
+        rows: list[Row] = []
+        for seed in range(options.first, options.first + options.seeds):
+            for row in run(seed):
+                rows.append(row)
+                print(
+                    name,
+                    *(
+                        f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
+                        for k, v in row.items()
+                    ),
+                    flush=True,
+                )
+        with (options.out / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(max(rows, key=len)))
+            writer.writeheader()
+            writer.writerows(rows)
+        (options.out / f"{name}.md").write_text(table(rows, groups))
+        print(table(rows, groups))
+
+
+if __name__ == "__main__":
+    main()
