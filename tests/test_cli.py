@@ -5,7 +5,7 @@ import re
 from typer.testing import CliRunner
 
 from dagp import __version__
-from dagp.cli import app
+from dagp.cli import app, demo
 
 
 def run(*arguments):
@@ -22,3 +22,9 @@ def test_demo_separates_the_example_and_writes_the_picture(tmp_path):
     assert result.exit_code == 0, result.output
     assert "3 of 4 processes in use" in re.sub(r"\s+", " ", result.output)
     assert (tmp_path / "here" / "overview.png").stat().st_size > 10_000
+
+
+def test_demo_from_python_gives_the_model(tmp_path):
+    model = demo(out=tmp_path, seed=1)
+    assert model.active_.sum() == 3
+    assert model.predict([[0.0]]).shape == (1,)

@@ -9,7 +9,7 @@ from dagp.gate import build_gate
 from dagp.kernels import Matern32
 from dagp.model import DataAssociation, NaturalRates
 from dagp.parameters import LogNormal, log_prior
-from dagp.processes import NOISE_FLOOR, GP, GPProcess, Noise, Uniform
+from dagp.processes import GP, NOISE_FLOOR, GPProcess, Noise, Uniform
 from reference import batch, build, curve, evaluate, random_shares, setting, smooth, stepped
 
 pytestmark = pytest.mark.usefixtures("float64")

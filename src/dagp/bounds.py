@@ -47,7 +47,7 @@ def settle(
     projection: ModelProjection,
     batch: Batch,
     shares: PerProcess,
-    steps: int,
+    steps: int | Int[Array, ""],
     rates: NaturalRates,
 ) -> tuple[DataAssociation, PerProcess]:
     """Let q(a), every q(u) and the gate agree, with the hyperparameters held still.

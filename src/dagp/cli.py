@@ -53,8 +53,11 @@ def demo(
         "dagp-demo"
     ),
     seed: Annotated[int, typer.Option(help="Seed of the data and of the fit.")] = 0,
-) -> None:
-    """Separate the multimodal example into its processes."""
+) -> DAGP:
+    """Separate the multimodal example into its processes.
+
+    From Python, ``model = dagp.cli.demo()`` does the same and returns the fitted model.
+    """
     data = datasets.multimodal(random_state=seed)
     console.print(
         f"[bold]{len(data.X)} points[/bold] from three functions; looking for up to four processes."
@@ -68,6 +71,7 @@ def demo(
         f"[cyan]DAGP(n_processes=4, random_state={seed}).fit(X, y)[/cyan] "
         f"with [cyan]datasets.multimodal(random_state={seed})[/cyan]"
     )
+    return model
 
 
 def fit_with_progress(model: DAGP, X: np.ndarray, y: np.ndarray) -> DAGP:

@@ -342,6 +342,10 @@ class DAGP(RegressorMixin, BaseEstimator):
         """Log density of each pair."""
         return self._with_outputs(X, y, Mixture.log_prob)
 
+    def score(self, X: Table, y: Table, sample_weight: Any = None) -> float:
+        """R² of the mean of the mixture, as scikit-learn wants it; see also `log_score`."""
+        return super().score(X, y, sample_weight)
+
     def log_score(self, X: Table, y: Table) -> float:
         """Mean log density: the natural score of a model that predicts distributions."""
         return float(np.mean(self.score_samples(X, y)))

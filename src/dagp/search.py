@@ -6,10 +6,11 @@ trained to convergence. The bound alone decides.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,8 +39,14 @@ RACE_STEPS = 2 * BLOCK
 """Steps of one rung."""
 KEEP = 1 / 3
 """Share of the starts that goes on to the next rung."""
-HOPELESS = 0.05
-"""A moved contender that is this far below (per data point) after one block gets no second one."""
+PROBE_STEPS = 10
+"""Settling steps before a proposal is judged for the first time."""
+HOPELESS = 0.2
+"""A proposal that is this far below, per data point, after settling is not tried."""
+ATTEMPTS = 4
+"""Proposals that get a training run before a round is given up."""
+MOVE_STEPS = 2 * BLOCK
+"""Steps a moved contender has to overtake the one it came from."""
 GAIN = 2e-3
 """What a move has to gain, per data point: more than a few steps of training would."""
 PARSIMONY = 0.01
@@ -127,14 +134,42 @@ def view(problem: Problem, contender: Contender, batch: Batch) -> View:
     )
 
 
-def attempt(contender: Contender, proposal: Proposal, batch: Batch, tol: float) -> Result:
-    """A short run from the proposal; shorter still if it starts out hopeless."""
-    shares = jnp.asarray(padded(proposal.shares, len(batch.X)))
-    state = begin(contender.state.model, batch, shares)
-    result = train(state, batch, max_iter=BLOCK, tol=tol, rate=contender.rate)
-    if result.bound > contender.bound - HOPELESS * float(jnp.sum(batch.weight)):
-        result = train(result.state, batch, max_iter=BLOCK, tol=tol, rate=contender.rate)
-    contender.moves.append((proposal.name, result.bound - contender.bound))
+class Trial(NamedTuple):
+    """A proposal after the responsibilities have settled around it."""
+
+    proposal: Proposal
+    state: State
+    bound: float
+
+
+def promising(
+    problem: Problem, contender: Contender, batch: Batch, moves: tuple[Move, ...]
+) -> list[Trial]:
+    """Proposals that are not hopeless once the responsibilities have settled, best first.
+
+    Settling needs no gradients and leaves the hyperparameters alone, so it is cheap enough to
+    look at every proposal.
+    """
+    seen = view(problem, contender, batch)
+    # A gate that has learned to be the same everywhere could not follow a proposal that divides
+    # the inputs: it begins afresh.
+    fresh = build(problem, contender.start).gate
+    model = eqx.tree_at(lambda m: m.gate, contender.state.model, fresh)
+    least = contender.bound - HOPELESS * float(problem.sample.weight.sum())
+    trials = []
+    for proposal in itertools.chain.from_iterable(move(seen) for move in moves):
+        shares = jnp.asarray(padded(proposal.shares, len(batch.X)))
+        state, bound = begin(model, batch, shares, PROBE_STEPS)
+        trials.append(Trial(proposal, state, float(bound.value)))
+    # A bound that is not a number compares false and drops out here.
+    return sorted((t for t in trials if t.bound > least), key=lambda t: -t.bound)
+
+
+def attempt(contender: Contender, trial: Trial, batch: Batch, tol: float, tell: Tell) -> Result:
+    """A short training run from a trial."""
+    result = train(trial.state, batch, max_iter=MOVE_STEPS, tol=tol, rate=contender.rate)
+    contender.moves.append((trial.proposal.name, result.bound - contender.bound))
+    tell(Progress(trial.proposal.name, 0, contender.steps, result.bound))
     return result
 
 
@@ -148,17 +183,16 @@ def improve(problem: Problem, contender: Contender, batch: Batch, tol: float, te
     accepted = True
     while accepted:
         accepted = False
-        for proposal in _proposals(problem, contender, batch, MOVES):
-            if proposal.name in rejected:
-                continue
-            trial = attempt(contender, proposal, batch, tol)
-            tell(Progress(proposal.name, 0, contender.steps, trial.bound))
-            accepted = trial.bound > contender.bound + margin
+        trials = promising(problem, contender, batch, MOVES)
+        for trial in [t for t in trials if t.proposal.name not in rejected][:ATTEMPTS]:
+            result = attempt(contender, trial, batch, tol, tell)
+            accepted = result.bound > contender.bound + margin
             if accepted:
-                contender.adopt(trial)
-                rejected = {n: p for n, p in rejected.items() if not p & proposal.processes}
+                contender.adopt(result)
+                touched = trial.proposal.processes
+                rejected = {name: who for name, who in rejected.items() if not who & touched}
                 break
-            rejected[proposal.name] = proposal.processes
+            rejected[trial.proposal.name] = trial.proposal.processes
 
 
 def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell: Tell) -> None:
@@ -166,22 +200,14 @@ def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell:
     price = PARSIMONY * float(problem.sample.weight.sum())
     tried: set[str] = set()
     while True:
-        proposals = _proposals(problem, contender, batch, SIMPLER)
-        proposal = next((p for p in proposals if p.name not in tried), None)
-        if proposal is None:
+        trials = promising(problem, contender, batch, SIMPLER)
+        trial = next((t for t in trials if t.proposal.name not in tried), None)
+        if trial is None:
             return
-        tried.add(proposal.name)
-        trial = attempt(contender, proposal, batch, tol)
-        tell(Progress(proposal.name, 0, contender.steps, trial.bound))
-        if trial.bound > contender.bound - price:
-            contender.adopt(trial)
-
-
-def _proposals(
-    problem: Problem, contender: Contender, batch: Batch, moves: tuple[Move, ...]
-) -> Iterator[Proposal]:
-    seen = view(problem, contender, batch)
-    return itertools.chain.from_iterable(move(seen) for move in moves)
+        tried.add(trial.proposal.name)
+        result = attempt(contender, trial, batch, tol, tell)
+        if result.bound > contender.bound - price:
+            contender.adopt(result)
 
 
 def search(
@@ -207,7 +233,7 @@ def search(
         contenders = []
         for start in starts(problem, n_init, rng):
             shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
-            contenders.append(Contender(start, begin(build(problem, start), batch, shares)))
+            contenders.append(Contender(start, begin(build(problem, start), batch, shares)[0]))
         ranking = race(contenders, batch, tol, tell)
         ranking[0].advance(batch, 2 * RACE_STEPS, tol)
         improve(problem, ranking[0], batch, tol, tell)

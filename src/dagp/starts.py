@@ -87,7 +87,7 @@ def by_rank(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndar
     neighbours = _neighbours(sample.X)
     level = sample.y @ rng.standard_normal(sample.y.shape[1])
     rank = np.mean(level[neighbours] < level[:, None], axis=1)
-    return np.searchsorted(np.sort(rng.uniform(size=count - 1)), rank)
+    return np.searchsorted(np.quantile(rank, np.sort(rng.uniform(0.1, 0.9, count - 1))), rank)
 
 
 def by_magnitude(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:

@@ -16,7 +16,7 @@ import optax
 from dagp.bounds import Bound, collapsed, responsibilities, settle
 from dagp.model import Batch, DataAssociation, NaturalRates
 from dagp.parameters import trainable
-from dagp.typing import PerProcess, Scalar
+from dagp.typing import Array, Int, PerProcess, Scalar
 
 __all__ = [
     "BLOCK",
@@ -79,13 +79,19 @@ class Result(NamedTuple):
 
 
 @jax.jit
-def begin(model: DataAssociation, batch: Batch, shares: PerProcess) -> State:
-    """A state in which every q has answered the given responsibilities once, in full."""
+def begin(
+    model: DataAssociation, batch: Batch, shares: PerProcess, steps: int | Int[Array, ""] = 0
+) -> tuple[State, Bound]:
+    """A state in which every q has answered the given responsibilities, and the bound there.
+
+    After one full answer, `steps` more let the responsibilities settle too.
+    """
     projection = model.project(batch.X)
-    marginals = model.marginals(projection)
     rates = NaturalRates(process=1.0, gate=1.0)
-    model = model.natural_step(projection, marginals, batch, shares, rates)
-    return State(model, shares, _ADAM.init(eqx.filter(model, trainable(model))))
+    model = model.natural_step(projection, model.marginals(projection), batch, shares, rates)
+    model, shares = settle(model, projection, batch, shares, steps, NaturalRates())
+    moments = _ADAM.init(eqx.filter(model, trainable(model)))
+    return State(model, shares, moments), collapsed(model, projection, batch)
 
 
 @jax.jit

@@ -1,0 +1,160 @@
+"""Starts, moves and the race."""
+
+import numpy as np
+import pytest
+
+from dagp import DAGP, GP, Noise, moves
+from dagp.data import Sample, Units, canonical, padded_length, to_batch
+from dagp.runtime import numerics
+from dagp.search import search
+from dagp.starts import KINDS, Problem, choose_inducing, k_means, starts
+
+
+def sample_of(X, y, labels=None):
+    labels = np.full(len(X), -1) if labels is None else labels
+    return Sample(X, np.reshape(y, (len(X), -1)), np.ones(len(X)), labels)
+
+
+def crossing(n=60):
+    """Two lines that cross in the middle, a point on each at every x."""
+    x = np.tile(np.linspace(-1.5, 1.5, n), 2)
+    process = np.repeat([0, 1], n)
+    y = np.where(process == 0, x, -x) + 0.02 * np.random.default_rng(0).standard_normal(2 * n)
+    return x[:, None], y, process
+
+
+def problem_of(X, y, priors, labels=None):
+    sample = canonical(sample_of(X, y, labels))
+    units = Units.of(sample)
+    standard = units.apply(sample)
+    inducing = choose_inducing(standard.X, 12, np.random.default_rng(0))
+    return Problem(standard, units, tuple(priors), None, inducing)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_start_uses_every_process(kind):
+    X, y, _ = crossing()
+    member = KINDS[kind](sample_of(X, y), 2, np.random.default_rng(1))
+    assert set(member.tolist()) == {0, 1}
+
+
+def test_starts_are_distributions_and_obey_labels():
+    X, y, process = crossing()
+    problem = problem_of(X, y, [GP(), GP(), Noise()], labels=np.where(X[:, 0] < 0, process, -1))
+    found = list(starts(problem, 5, np.random.default_rng(0)))
+    assert len(found) == 5
+    known = problem.sample.labels >= 0
+    for start in found:
+        np.testing.assert_allclose(start.responsibilities.sum(axis=1), 1.0)
+        hard = start.responsibilities[known].argmax(axis=1)
+        np.testing.assert_array_equal(hard, problem.sample.labels[known])
+
+
+def view(shares, means, X, y, noise=0.1):
+    K = shares.shape[1]
+    return moves.View(
+        sample_of(X, y),
+        shares,
+        np.asarray(means)[:, :, None],
+        np.full((K, 1), noise),
+        list(range(K)),
+    )
+
+
+def test_merge_hands_everything_over():
+    X, y, process = crossing()
+    shares = np.eye(3)[process]
+    (proposal,) = moves.merge(view(shares, np.zeros((3, len(X))), X, y))
+    np.testing.assert_array_equal(proposal.shares.sum(axis=1), 1.0)
+    assert sorted(proposal.shares.sum(axis=0)) == [0, 0, len(X)]
+
+
+def test_annex_takes_only_where_functions_agree():
+    X, y, _ = crossing()
+    shares = np.full((len(X), 2), 0.5)
+    means = np.stack([np.zeros(len(X)), np.where(X[:, 0] < 0, 0.0, 5.0)])
+    left = X[:, 0] < 0
+    for proposal in moves.annex(view(shares, means, X, y)):
+        np.testing.assert_array_equal(proposal.shares[~left], 0.5)
+        assert set(proposal.shares[left].ravel().tolist()) == {0.0, 1.0}
+
+
+def test_split_separates_above_from_below():
+    X, y, _ = crossing()
+    shares = np.tile([1.0, 0.0], (len(X), 1))
+    (proposal,) = moves.split(view(shares, np.zeros((2, len(X))), X, y))
+    taken = proposal.shares[:, 1] == 1
+    assert np.all(y[taken] > 0) or np.all(y[taken] < 0)
+    assert 0.4 < taken.mean() < 0.6
+
+
+def test_swap_trades_places_beyond_a_crossing():
+    X, y, process = crossing()
+    order = np.argsort(X[:, 0], kind="stable")
+    X, y, process = X[order], y[order], process[order]
+    means = np.stack([X[:, 0], -X[:, 0]])
+    (proposal,) = moves.swap(view(np.eye(2)[process], means, X, y))
+    changed = proposal.shares.argmax(axis=1) != process
+    np.testing.assert_array_equal(changed, X[:, 0] > X[changed, 0].min() - 1e-9)
+
+
+def test_crossing_lines_are_followed_through_the_crossing():
+    X, y, process = crossing()
+    model = DAGP(2, inducing=12, random_state=0).fit(X, y)
+    away = np.abs(X[:, 0]) > 0.2
+    agreement = np.mean(model.assignment_[away] == process[away])
+    assert max(agreement, 1 - agreement) > 0.98
+    kept, *others = model.restarts_
+    assert kept["kept"]
+    assert not any(row["kept"] for row in others)
+    assert len(model.restarts_) == 8
+    assert all("dropped" in row["fate"] for row in others)
+
+
+def test_the_search_keeps_the_best_bound_it_saw():
+    X, y, _ = crossing(30)
+    problem = problem_of(X, y, [GP(), GP()])
+    with numerics():
+        result, ranking = search(
+            problem, n_init=3, max_iter=300, tol=1e-3, rng=np.random.default_rng(0)
+        )
+    assert result.bound >= max(c.bound for c in ranking[1:])
+    bounds = [c.bound for c in ranking if len(c.rungs) == 1]
+    assert bounds == sorted(bounds, reverse=True)
+
+
+def test_k_means_finds_separate_clusters():
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(m, 0.1, (50, 2)) for m in (-5.0, 0.0, 5.0)])
+    centres, member = k_means(points, 3, rng)
+    np.testing.assert_allclose(np.sort(centres[:, 0]), [-5, 0, 5], atol=0.1)
+    assert len(set(member[:50])) == len(set(member[50:100])) == 1
+
+
+def test_canonical_rows_are_sorted_distinct_and_weighted():
+    X = np.array([[2.0], [1.0], [2.0], [3.0]])
+    y = np.array([[1.0], [1.0], [1.0], [0.0]])
+    sample = Sample(X, y, np.array([1.0, 2.0, 0.5, 0.0]), np.full(4, -1))
+    rows = canonical(sample)
+    assert rows.X.ravel().tolist() == [1.0, 2.0]
+    assert rows.weight.tolist() == [2.0, 1.5]
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 1000, 1050, 12345])
+def test_padding_is_short_and_has_no_weight(n):
+    length = padded_length(n)
+    assert 0 <= length - n < max(64, n / 8 + 1)
+    batch = to_batch(sample_of(np.zeros((n, 1)), np.zeros(n)), 2)
+    assert batch.weight.sum() == n
+    assert len(batch.X) == length
+
+
+def test_units_ignore_a_few_wild_values():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(500)
+    wild = y.copy()
+    wild[:5] = 1e9
+    plain = Units.of(sample_of(y[:, None], y))
+    other = Units.of(sample_of(y[:, None], wild))
+    assert plain.y_unit[0] == pytest.approx(1.0, rel=0.1)
+    assert other.y_unit[0] == pytest.approx(plain.y_unit[0], rel=0.1)
