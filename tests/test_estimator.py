@@ -257,6 +257,17 @@ def test_callbacks_see_progress_and_can_stop():
     assert sum(p.phase == "train" for p in seen) == 1
 
 
+def test_a_callback_can_stop_during_the_race():
+    X, y, _ = two_lines(40)
+    seen = []
+    model = DAGP(**QUICK, callbacks=[lambda progress: seen.append(progress) or len(seen) == 1])
+    model.fit(X, y)
+    assert len(seen) == 1
+    assert not model.converged_
+    assert model.restarts_[0]["kept"]
+    assert np.isfinite(model.predict(X)).all()
+
+
 def test_no_convergence_is_a_warning():
     X, y, _ = two_lines(40)
     with pytest.warns(ConvergenceWarning, match="max_iter"):

@@ -101,7 +101,7 @@ def show_summary(model: DAGP) -> None:
     """The summary as a table in the terminal."""
     table = Table(title=summary.headline(model), title_justify="left", title_style="")
     for name in summary.COLUMNS:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for row in summary.rows(model):
         table.add_row(*row)
     console.print(table)

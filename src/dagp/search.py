@@ -118,7 +118,12 @@ def race(contenders: list[Contender], batch: Batch, tol: float, tell: Tell) -> l
         for contender in running[keep:]:
             contender.fate = f"dropped after rung {rung}"
         running = running[:keep]
-    return sorted(contenders, key=lambda c: (-len(c.rungs), -c.bound))
+    return ranked(contenders)
+
+
+def ranked(contenders: list[Contender]) -> list[Contender]:
+    """The kept one first, then who came furthest, then by the bound."""
+    return sorted(contenders, key=lambda c: (c.fate != "kept", -len(c.rungs), -c.bound))
 
 
 def view(problem: Problem, contender: Contender, batch: Batch) -> View:
@@ -222,25 +227,51 @@ def search(
 ) -> tuple[Result, list[Contender]]:
     """Race `n_init` starts, improve the best one by moves, and train it to convergence.
 
-    Where there is a `previous` model, that one is trained on instead.
+    Where there is a `previous` model, that one is trained on instead. When `tell` answers true
+    the search ends with the best it has.
     """
     batch = jax.tree.map(jnp.asarray, to_batch(problem.sample, problem.n_processes))
+    contenders = _contenders(problem, batch, n_init, rng, previous)
+
+    def listen(progress: Progress) -> bool:
+        if tell(progress):
+            raise _StopSearchError
+        return False
+
+    try:
+        best = race(contenders, batch, tol, listen)[0]
+        if previous is None:
+            best.advance(batch, 2 * RACE_STEPS, tol)
+            improve(problem, best, batch, tol, listen)
+            tidy(problem, best, batch, tol, listen)
+        result = best.advance(
+            batch, max_iter, tol, lambda step, bound: bool(tell(Progress("train", 0, step, bound)))
+        )
+    except _StopSearchError:
+        best = max(contenders, key=lambda c: c.bound)
+        trace = np.concatenate(best.traces)
+        result = Result(best.state, best.bound, trace, "stopped", best.rate)
+    best.fate = "kept"
+    return settled(result, batch), ranked(contenders)
+
+
+class _StopSearchError(Exception):
+    """Somebody who listens wants the search to end."""
+
+
+def _contenders(
+    problem: Problem,
+    batch: Batch,
+    n_init: int,
+    rng: np.random.Generator,
+    previous: DataAssociation | None,
+) -> list[Contender]:
     if previous is not None:
         state = resume(previous, batch)
         warm = Start("warm", np.asarray(state.responsibilities), np.nan, np.nan)
-        ranking = [Contender(warm, state)]
-    else:
-        contenders = []
-        for start in starts(problem, n_init, rng):
-            shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
-            contenders.append(Contender(start, begin(build(problem, start), batch, shares)[0]))
-        ranking = race(contenders, batch, tol, tell)
-        ranking[0].advance(batch, 2 * RACE_STEPS, tol)
-        improve(problem, ranking[0], batch, tol, tell)
-        tidy(problem, ranking[0], batch, tol, tell)
-    best = ranking[0]
-    result = best.advance(
-        batch, max_iter, tol, lambda step, bound: bool(tell(Progress("train", 0, step, bound)))
-    )
-    best.fate = "kept"
-    return settled(result, batch), ranking
+        return [Contender(warm, state)]
+    contenders = []
+    for start in starts(problem, n_init, rng):
+        shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
+        contenders.append(Contender(start, begin(build(problem, start), batch, shares)[0]))
+    return contenders
