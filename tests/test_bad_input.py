@@ -43,7 +43,7 @@ def with_value(array, index, value):
 )
 def test_data_that_cannot_be_used(inputs, outputs, message):
     with pytest.raises((ValueError, TypeError), match=message) as caught:
-        DAGP(**QUICK).fit(inputs, outputs)
+        assert np.all(np.isfinite(DAGP(**QUICK).fit(inputs, outputs).predict(inputs)))
     assert len(str(caught.value).splitlines()) <= 4
 
 
@@ -152,4 +152,4 @@ def test_unusual_data_are_fitted(inputs, outputs):
 def test_read_only_data_are_accepted():
     inputs, outputs = X.copy(), Y.copy()
     inputs.flags.writeable = outputs.flags.writeable = False
-    DAGP(**QUICK).fit(inputs, outputs)
+    assert np.all(np.isfinite(DAGP(**QUICK).fit(inputs, outputs).predict(inputs)))

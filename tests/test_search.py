@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from dagp import DAGP, GP, Noise, moves
+from dagp import DAGP, GP, FitError, Noise, moves
 from dagp.data import Sample, Units, canonical, padded_length, to_batch
 from dagp.runtime import numerics
 from dagp.search import search
 from dagp.starts import KINDS, Problem, choose_inducing, k_means, starts
+from dagp.train import Result
 
 
 def sample_of(X, y, labels=None):
@@ -121,6 +122,19 @@ def test_the_search_keeps_the_best_bound_it_saw():
     assert result.bound >= max(c.bound for c in ranking[1:])
     bounds = [c.bound for c in ranking if len(c.rungs) == 1]
     assert bounds == sorted(bounds, reverse=True)
+
+
+def test_starts_that_all_fail_say_why(monkeypatch):
+    X, y, _ = crossing(20)
+    nothing = np.zeros(0)
+
+    def failing(state, *_, rate=0.0, **__):
+        return Result(state, -np.inf, nothing, "diverged", rate)
+
+    monkeypatch.setattr("dagp.search.train", failing)
+    monkeypatch.setattr("dagp.search.settled", lambda result, _: result)
+    with pytest.raises(FitError, match="rank: diverged; magnitude: diverged"):
+        DAGP(2, n_init=2, inducing=8, random_state=0).fit(X, y)
 
 
 def test_k_means_finds_separate_clusters():

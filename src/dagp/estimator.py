@@ -274,7 +274,7 @@ class DAGP(RegressorMixin, BaseEstimator):
 
     def _check_result(self, result: Result, ranking: list[Contender]) -> None:
         if not np.isfinite(result.bound):
-            causes = "; ".join(f"{c.start.kind}: {c.fate}" for c in ranking)
+            causes = "; ".join(f"{c.start.kind}: {c.status}" for c in ranking)
             raise FitError(
                 f"No start reached a finite evidence bound ({causes}). Try a larger noise_std, "
                 'dtype="float64", or other kernels.'

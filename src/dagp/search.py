@@ -26,6 +26,7 @@ from dagp.train import (
     Report,
     Result,
     State,
+    Status,
     begin,
     functions,
     resume,
@@ -70,6 +71,8 @@ class Contender:
     traces: list[np.ndarray] = field(default_factory=list)
     moves: list[tuple[str, float]] = field(default_factory=list)
     """Moves tried and what each gained."""
+    status: Status = "budget"
+    """Why the last stretch of training ended."""
     fate: str = "running"
 
     @property
@@ -101,6 +104,7 @@ class Contender:
     def adopt(self, result: Result) -> None:
         """Go on from a result."""
         self.state, self.bound, self.rate = result.state, result.bound, result.rate
+        self.status = result.status
         self.traces.append(result.trace)
 
 

@@ -123,7 +123,8 @@ KINDS: dict[str, Labeller] = {
 
 
 def _neighbours(X: Float[np.ndarray, "N D"]) -> Int[np.ndarray, "N J"]:
-    count = min(len(X), max(10, len(X) // 20))
+    # A twentieth of the data, but never so many that the table outgrows them.
+    count = min(len(X), max(10, min(len(X) // 20, 200)))
     return KDTree(X).query(X, k=count)[1].reshape(len(X), count)
 
 
