@@ -15,8 +15,9 @@ model = DAGP(n_processes=4, random_state=0).fit(data.X, data.y)
 print(model.summary())
 
 # %%
-# The joint posterior is as opaque as a process is likely. The gate shows that the third function is
-# there everywhere, and the second only around its bump; a superfluous process stays unused.
+# The joint posterior is as opaque as a process is likely. The gate shows a third of the data in
+# each process where three functions can be told apart, and one process doing for two where they
+# coincide on the left. A superfluous process stays unused.
 
 plot.overview(model, data.X, data.y)
 
