@@ -22,6 +22,8 @@ extensions = [
 myst_enable_extensions = ["dollarmath", "amsmath"]
 autodoc_typehints = "none"
 autosummary_generate = True
+# A package lists what it offers, not the files it keeps it in.
+autosummary_ignore_module_all = False
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py.md5"]
 html_theme = "furo"
 html_title = "DAGP"

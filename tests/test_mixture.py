@@ -460,3 +460,17 @@ def test_repr(several):
     assert repr(several) == "Mixture(5 points, 3 components, 2 outputs, 1 uniform)"
     assert repr(CASES["normal"]) == "Mixture(1 point, 1 component)"
     assert CASES["normal"][:0].hdr() == [] and CASES["normal"][:0].modes() == []
+
+
+def test_components_of_one_process_speak_with_one_voice():
+    parts = ([[0.2, 0.5, 0.3]], [[-1.0, 2.0, 0.0]], [[1.0, 0.5, 4.0]])
+    alone, owned = Mixture(*parts), Mixture(*parts, owner=[0, 1, 0])
+    y = np.array([0.7])
+    np.testing.assert_array_equal(owned.log_prob(y), alone.log_prob(y))
+    first, second, third = alone.responsibilities(y)[0]
+    np.testing.assert_allclose(owned.responsibilities(y), [[first + third, second]])
+    np.testing.assert_allclose(owned.marginal(0).weights, [[0.4, 0.6]])
+    np.testing.assert_allclose(owned.marginal(0).mean(), [-0.4])
+    assert owned[[0]].owner == (0, 1, 0)
+    with pytest.raises(ValueError, match="owner"):
+        Mixture(*parts, owner=[0, 2, 0])

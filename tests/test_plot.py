@@ -33,6 +33,7 @@ def test_every_plot_returns_the_axes_it_was_given(example):
     assert plot.assignment(model, data.X, data.y, ax=ax) is ax
     assert plot.gate(model, ax=ax) is ax
     assert plot.bound(model, ax=ax) is ax
+    assert plot.restarts(model, ax=plt.figure().gca()).get_xlabel() == "rung"
 
 
 def test_a_process_has_one_colour_everywhere(example):

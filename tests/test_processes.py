@@ -49,6 +49,27 @@ def test_noise_keeps_its_level_in_the_users_units():
     np.testing.assert_allclose(automatic.mean.value, [0.0, 0.0])
 
 
+def test_even_noise_is_flat_over_the_range_with_a_little_beyond():
+    process = Noise(shape="uniform").build(setting(INDUCING, outputs=2))
+    marginals = process.marginals(process.project(np.zeros((12, 1))))
+    flat = 0.95 * scipy.stats.uniform(-3.0, 6.0).pdf(Y).prod(axis=1)
+    broad = 0.05 * scipy.stats.norm(0.0, 3.0).pdf(Y).prod(axis=1)
+    found = process.expected_log_density(marginals, Y)
+    np.testing.assert_allclose(found, np.log(flat + broad), rtol=1e-10)
+    assert process.uniform
+
+
+def test_the_shape_of_noise_is_open_unless_something_is_stated():
+    here = setting(INDUCING, even=True)
+    assert Noise().build(here).open
+    assert Noise().build(here).uniform
+    for stated in (Noise(std=1.0), Noise(mean=0.0), Noise(shape="normal")):
+        assert not stated.build(here).open
+        assert not stated.build(here).uniform
+    with pytest.raises(ValueError, match="shape"):
+        Noise(shape="square").build(here)  # pyright: ignore[reportArgumentType]
+
+
 def test_uniform_is_a_uniform_density():
     process = Uniform(low=-2.0, high=3.0).build(setting(INDUCING, outputs=2))
     expected = scipy.stats.uniform(-2.0, 5.0).logpdf(Y).sum(axis=1)

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from dagp import datasets, kernels, means
-from dagp.errors import FitError
+from dagp.errors import FitError, SearchWarning
 from dagp.estimator import DAGP
 from dagp.mixture import Mixture
 from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed
@@ -22,6 +22,7 @@ __all__ = [
     "LogNormal",
     "Mixture",
     "Noise",
+    "SearchWarning",
     "Uniform",
     "datasets",
     "fixed",

@@ -8,19 +8,18 @@ from typing import Any
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dagp import summary
-from dagp.data import Sample, Units, canonical
-from dagp.errors import FitError
+from dagp.data import Sample, Units, canonical, to_batch
+from dagp.diagnosis import other_solutions, review
 from dagp.fitted import fitted_process
 from dagp.mixture import Mixture
 from dagp.posterior import Posterior
-from dagp.processes import GP, GPProcess, ProcessPrior
+from dagp.processes import GP, ProcessPrior
 from dagp.runtime import DTYPES, numerics
-from dagp.search import Contender, search
+from dagp.search import UNUSED, Contender, prune, search
 from dagp.starts import Problem, choose_inducing
 from dagp.train import Progress, Result
 from dagp.typing import Float, RandomState, Table
@@ -35,9 +34,8 @@ from dagp.validation import (
 
 __all__ = ["DAGP"]
 
-UNUSED = 0.01
-"""A process that accounts for less than this share of the data is reported as unused."""
-_LARGE_JITTER = 1e-4
+GENEROUS = 6
+"""Processes to begin with when their number is to be found."""
 _SMALLEST_UNIT = 1e-150
 
 
@@ -51,6 +49,8 @@ class DAGP(RegressorMixin, BaseEstimator):
     ----------
     n_processes
         How many processes to look for. Ones that are not needed stay unused (see `active_`).
+        ``"auto"`` begins with many and keeps those that the evidence bound has a use for; with a
+        list of `processes` it keeps those of the list that are used.
     processes
         Priors of the processes: a list such as ``[GP(), Noise()]``, or one prior to be repeated
         `n_processes` times. GPs with squared exponential kernels if left out.
@@ -92,7 +92,10 @@ class DAGP(RegressorMixin, BaseEstimator):
     processes_ : fitted processes, each with `predict`, `sample_y`, `noise_std_`, `kernel_`
     active_ : (K,) whether the process is used
     lower_bound_, lower_bounds_ : evidence bound and its history
-    restarts_ : one dict per start: kind, bound, steps, kept
+    restarts_ : one dict per start: kind, bound, bound at each rung, steps, whether it was kept or
+        why it was dropped, moves tried and what they gained; see ``summary(verbose=True)``
+    alternatives_ : other solutions the search came across, best first, as estimators; trained as
+        far as the search took them
     converged_, n_iter_, n_features_in_, feature_names_in_
 
     Examples
@@ -106,7 +109,7 @@ class DAGP(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_processes: int = 2,
+        n_processes: int | str = 2,
         processes: Sequence[ProcessPrior] | ProcessPrior | None = None,
         gate: GP | str | None = None,
         *,
@@ -189,11 +192,25 @@ class DAGP(RegressorMixin, BaseEstimator):
                 tell=self._tell,
                 previous=None if previous is None else previous.model,
             )
-            self._check_result(result, ranking)
-            model = jax.tree.map(np.asarray, result.state.model)
-        self.posterior_ = Posterior(model, units, self.dtype)
-        self._read_off(sample, result, ranking)
+            batch = to_batch(standard, len(priors))
+            review(result, ranking, batch, standard.weight)
+            if self.n_processes == "auto" and result.status != "stopped":
+                problem, result = prune(problem, result, self.max_iter, self.tol)
+        _, others = other_solutions(ranking, standard.weight)
+        self._read_off(sample, units, result, ranking)
+        self.restarts_ = [c.record() for c in ranking]
+        self.alternatives_ = [self._alternative(sample, units, c) for c in others]
         return self
+
+    def _alternative(self, sample: Sample, units: Units, contender: Contender) -> "DAGP":
+        """Another solution, as an estimator of its own."""
+        other = type(self)(**self.get_params(deep=False))
+        for name in ("flat_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(other, name, getattr(self, name))
+        other._read_off(sample, units, contender.result(), [contender])
+        other.restarts_, other.alternatives_ = [contender.record()], []
+        return other
 
     def _previous(self, sample: Sample, processes: int) -> Posterior | None:
         """The posterior to go on from, where a warm start was asked for and is possible."""
@@ -204,12 +221,15 @@ class DAGP(RegressorMixin, BaseEstimator):
         return posterior if shapes == (sample.X.shape[1], sample.y.shape[1]) else None
 
     def _check_parameters(self) -> list[ProcessPrior]:
-        whole = {"n_init": self.n_init, "max_iter": self.max_iter}
-        if not isinstance(self.processes, Sequence):
+        whole: dict[str, Any] = {"n_init": self.n_init, "max_iter": self.max_iter}
+        if not isinstance(self.processes, Sequence) and self.n_processes != "auto":
             whole["n_processes"] = self.n_processes
         for name, value in whole.items():
             if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+                hint = ' or "auto"' if name == "n_processes" else ""
+                raise ValueError(
+                    f"{name} must be a whole number of at least 1{hint}, got {value!r}."
+                )
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise ValueError(f"tol must be a number that is not negative, got {self.tol!r}.")
         if self.inference != "collapsed":
@@ -219,7 +239,8 @@ class DAGP(RegressorMixin, BaseEstimator):
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {DTYPES}, got {self.dtype!r}.")
         given = self.processes if self.processes is not None else GP()
-        priors = list(given) if isinstance(given, Sequence) else [given] * self.n_processes
+        count = GENEROUS if isinstance(self.n_processes, str) else self.n_processes
+        priors = list(given) if isinstance(given, Sequence) else [given] * count
         if not priors:
             raise ValueError("processes is an empty list; name at least one, such as [GP()].")
         for k, prior in enumerate(priors):
@@ -235,6 +256,8 @@ class DAGP(RegressorMixin, BaseEstimator):
         X = check_inputs(self, X, reset=True, finite=finite)
         y = check_outputs(y, len(X), finite=finite)
         weight = check_weights(sample_weight, len(X))
+        if labels is not None and self.n_processes == "auto":
+            raise ValueError('labels name processes, so n_processes cannot be "auto".')
         labels = check_labels(labels, len(X), processes)
         if not finite:
             keep = complete_rows(X, y)
@@ -272,30 +295,11 @@ class DAGP(RegressorMixin, BaseEstimator):
         wishes = [bool(callback(progress)) for callback in self.callbacks]
         return any(wishes)
 
-    def _check_result(self, result: Result, ranking: list[Contender]) -> None:
-        if not np.isfinite(result.bound):
-            causes = "; ".join(f"{c.start.kind}: {c.status}" for c in ranking)
-            raise FitError(
-                f"No start reached a finite evidence bound ({causes}). Try a larger noise_std, "
-                'dtype="float64", or other kernels.'
-            )
-        if result.status in ("budget", "diverged"):
-            warnings.warn(
-                f"Training ended before the bound settled ({result.status} after "
-                f"{len(result.trace)} steps); increase max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        for name, jitter in _jitters(result.state.model):
-            if jitter > _LARGE_JITTER:
-                warnings.warn(
-                    f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
-                    "its inducing points are nearly redundant. Use fewer (inducing=...).",
-                    UserWarning,
-                    stacklevel=3,
-                )
-
-    def _read_off(self, sample: Sample, result: Result, ranking: list[Contender]) -> None:
+    def _read_off(
+        self, sample: Sample, units: Units, result: Result, ranking: list[Contender]
+    ) -> None:
+        model = jax.tree.map(np.asarray, result.state.model)
+        self.posterior_ = Posterior(model, units, self.dtype)
         shares = self.posterior_.shares(sample.X, sample.y, sample.labels)
         weight = sample.weight / sample.weight.sum()
         totals = weight @ shares
@@ -307,7 +311,6 @@ class DAGP(RegressorMixin, BaseEstimator):
         ]
         self.lower_bound_ = result.bound
         self.lower_bounds_ = np.concatenate(ranking[0].traces)
-        self.restarts_ = [c.record() for c in ranking]
         self.converged_ = result.status == "converged"
         self.n_iter_ = ranking[0].steps
         self.extent_ = (sample.X.min(axis=0), sample.X.max(axis=0))
@@ -362,18 +365,10 @@ class DAGP(RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------------------- describing
 
-    def summary(self) -> str:
-        """A readable table of the processes."""
+    def summary(self, verbose: bool = False) -> str:
+        """A readable table of the processes; `verbose` adds one of the starts."""
         check_is_fitted(self)
-        return summary.text(self)
+        return summary.text(self, verbose)
 
     def _html_repr(self) -> str:
         return summary.html(self) if hasattr(self, "processes_") else super()._html_repr()
-
-
-def _jitters(model: Any) -> list[tuple[str, float]]:
-    processes = [(f"process {k}", model.process(k)) for k in range(model.n_processes)]
-    named = [(name, p.latent) for name, p in processes if isinstance(p, GPProcess)]
-    if hasattr(model.gate, "latent"):
-        named.append(("the gate", model.gate.latent))
-    return [(name, float(gp.jitter())) for name, gp in named]

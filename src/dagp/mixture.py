@@ -49,6 +49,9 @@ class Mixture:
     ± sqrt(3 · variance), the others are normal. A variance of zero is read as the narrowest
     density that floating point resolves beside the other numbers of its row.
 
+    A process may take several components to describe: `owner` names the process of each, by
+    default each its own. `responsibilities` and `marginal` speak of processes.
+
     Methods that take `y` want (N,) or (N, P), a scalar, or a stack of these along leading axes.
 
     >>> Mixture([[0.3, 0.7]], [[0.0, 1.0]], [[1.0, 4.0]], uniform=[False, True])
@@ -59,17 +62,30 @@ class Mixture:
     means: Components
     variances: Components
     uniform: tuple[bool, ...]
+    owner: tuple[int, ...]
 
     def __init__(
-        self, weights: Values, means: Values, variances: Values, uniform: Values = ()
+        self,
+        weights: Values,
+        means: Values,
+        variances: Values,
+        uniform: Values = (),
+        owner: Values = (),
     ) -> None:
         """Convert to float64, check, and make the weights sum to one."""
         weights, means, variances = (np.asarray(a, np.float64) for a in (weights, means, variances))
         size = int(np.prod(weights.shape[1:]))
         flags = tuple(bool(flag) for flag in np.ravel(uniform)) or (False,) * size
-        _check(weights, means, variances, flags)
+        owners = tuple(int(process) for process in np.ravel(owner)) or tuple(range(size))
+        _check(weights, means, variances, flags, owners)
         weights = weights / weights.sum(axis=1, keepdims=True)
-        fields = {"weights": weights, "means": means, "variances": variances, "uniform": flags}
+        fields = {
+            "weights": weights,
+            "means": means,
+            "variances": variances,
+            "uniform": flags,
+            "owner": owners,
+        }
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # the way past a frozen class's own lock
 
@@ -80,7 +96,8 @@ class Mixture:
     def __getitem__(self, rows: Any) -> "Mixture":
         """The mixture at some of the points: an index, a slice, a mask or an array of indices."""
         rows = [rows] if np.ndim(rows) == 0 and not isinstance(rows, slice) else rows
-        return Mixture(self.weights[rows], self.means[rows], self.variances[rows], self.uniform)
+        parts = (self.weights[rows], self.means[rows], self.variances[rows])
+        return Mixture(*parts, self.uniform, self.owner)
 
     def __repr__(self) -> str:
         """Sizes, not numbers."""
@@ -100,7 +117,7 @@ class Mixture:
         return np.asarray(logsumexp(self._log_joint(y), axis=-1))
 
     def responsibilities(self, y: Values) -> Shares:
-        """Probability that each component produced `y`; the weights where no component can have.
+        """Probability that each process produced `y`; the weights where no component can have.
 
         >>> Mixture([[0.5, 0.5]], [[-1.0, 1.0]], [[1.0, 1.0]]).responsibilities([1e6])
         array([[0., 1.]])
@@ -109,8 +126,13 @@ class Mixture:
         top = joint.max(axis=-1, keepdims=True)
         possible = np.isfinite(top)
         shares = np.exp(joint - np.where(possible, top, 0.0))
-        shares = np.where(possible, shares, self.weights)
+        shares = np.where(possible, shares, self.weights) @ self._ownership
         return shares / shares.sum(axis=-1, keepdims=True)
+
+    @property
+    def _ownership(self) -> Array:
+        """One where a component (row) belongs to a process (column)."""
+        return np.eye(max(self.owner) + 1)[list(self.owner)]
 
     def cdf(self, y: Values) -> Stack:
         """Probability of an output at or below `y`, for each output on its own.
@@ -214,13 +236,20 @@ class Mixture:
         return means + stds * noise
 
     def marginal(self, k: int) -> "Mixture":
-        """Component `k` alone.
+        """Process `k` alone.
 
         >>> Mixture([[0.5, 0.5]], [[-1.0, 1.0]], [[1.0, 1.0]]).marginal(1).mean()
         array([1.])
         """
-        flags = (self.uniform[k],)
-        return Mixture(np.ones((len(self), 1)), self.means[:, [k]], self.variances[:, [k]], flags)
+        which = range(max(self.owner) + 1)[k]
+        mine = [c for c, process in enumerate(self.owner) if process == which]
+        weights = self.weights[:, mine]
+        total = weights.sum(axis=1, keepdims=True)
+        weights = np.where(total > 0, weights, 1 / len(mine)) / np.where(total > 0, total, 1.0)
+        flags = tuple(self.uniform[c] for c in mine)
+        return Mixture(
+            weights, self.means[:, mine], self.variances[:, mine], flags, [0] * len(mine)
+        )
 
     def _components(self) -> tuple[Array, Array, Array]:
         """Weights, means and standard deviations with the components on the last axis."""
@@ -288,7 +317,13 @@ def _check_level(level: float) -> float:
     return float(level)
 
 
-def _check(weights: Array, means: Array, variances: Array, uniform: tuple[bool, ...]) -> None:
+def _check(
+    weights: Array,
+    means: Array,
+    variances: Array,
+    uniform: tuple[bool, ...],
+    owner: tuple[int, ...],
+) -> None:
     if weights.ndim != 2 or weights.shape[1] == 0:
         raise ValueError(f"weights must be of shape (N, K), got {weights.shape}.")
     if means.ndim not in (2, 3) or means.shape[:2] != weights.shape:
@@ -301,6 +336,11 @@ def _check(weights: Array, means: Array, variances: Array, uniform: tuple[bool, 
     if len(uniform) != weights.shape[1]:
         raise ValueError(
             f"uniform must hold one flag per component, {weights.shape[1]}, got {len(uniform)}."
+        )
+    if len(owner) != weights.shape[1] or set(owner) != set(range(max(owner, default=-1) + 1)):
+        raise ValueError(
+            f"owner must name a process (0, 1, …) for each of {weights.shape[1]} components and "
+            f"leave none out, got {owner}."
         )
     if not (np.all(weights >= 0) and np.all(np.abs(weights.sum(axis=1) - 1) < 1e-4)):
         raise ValueError("weights must not be negative and must sum to one in every row.")

@@ -1,7 +1,7 @@
 """The model: processes and a gate, as one immutable tree of arrays."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -93,6 +93,16 @@ class DataAssociation(eqx.Module):
             if k in members:
                 return jax.tree.map(operator.itemgetter(members.index(k)), group)
         raise IndexError(f"There is no process {k}; this model has {self.n_processes}.")
+
+    def revise(self, k: int, change: Callable[[Any], Process]) -> "DataAssociation":
+        """The model with process k replaced by what `change` makes of it."""
+        where = next(g for g, members in enumerate(self.members) if k in members)
+        place, changed = self.members[where].index(k), change(self.process(k))
+        group = jax.tree.map(
+            lambda stack, leaf: jnp.asarray(stack).at[place].set(leaf), self.groups[where], changed
+        )
+        groups = (*self.groups[:where], group, *self.groups[where + 1 :])
+        return DataAssociation(groups, self.gate, self.members)
 
     def project(self, X: Inputs) -> ModelProjection:
         """Project a batch of inputs, for all processes and the gate."""

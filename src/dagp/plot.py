@@ -28,7 +28,7 @@ except ModuleNotFoundError as missing:  # pragma: no cover
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
 
-__all__ = ["assignment", "bound", "colour", "data", "gate", "overview", "posterior"]
+__all__ = ["assignment", "bound", "colour", "data", "gate", "overview", "posterior", "restarts"]
 
 # Okabe and Ito's palette, black last because it reads as "no process".
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
@@ -160,6 +160,32 @@ def bound(model: "DAGP", *, ax: Axes | None = None) -> Axes:
         ax.set_ylim(low - 0.5 * (high - low), high + 0.1 * (high - low))
     ax.set(xlabel="step", ylabel="evidence bound")
     ax.legend(loc="lower right", fontsize="small")
+    return ax
+
+
+def restarts(model: "DAGP", *, ax: Axes | None = None) -> Axes:
+    """The race: the bound of every start at each rung, with where it ended."""
+    ax = _axes(ax)
+    best = model.restarts_[0]["bound"]
+    for row in reversed(model.restarts_):
+        # Distance below the best on a logarithmic scale: the end of the race is what matters.
+        below = np.maximum(best - np.array(row["rungs"]), 1.0)
+        shade = colour(0) if row["kept"] else "0.6"
+        ax.plot(np.arange(1, len(below) + 1), below, "o-", color=shade, ms=4, lw=1.5)
+        ax.annotate(
+            row["kind"],
+            (len(below), below[-1]),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+            color=shade if row["kept"] else "0.4",
+        )
+    ax.set_yscale("log")
+    ax.invert_yaxis()
+    rungs = max(len(row["rungs"]) for row in model.restarts_)
+    ax.set(xlabel="rung", ylabel="bound below the best", xlim=(0.8, rungs + 0.7))
+    ax.set_xticks(range(1, rungs + 1))
     return ax
 
 

@@ -17,6 +17,7 @@ from dagp.bounds import responsibilities
 from dagp.data import Units, allowed, padded
 from dagp.mixture import Mixture
 from dagp.model import Batch, DataAssociation
+from dagp.processes import NoiseProcess, NoiseTails
 from dagp.runtime import numerics
 from dagp.typing import Float, Inputs, Int, PerProcess
 
@@ -55,11 +56,18 @@ class Posterior:
         if noise:
             with numerics(self.dtype):
                 variances = variances + np.asarray(self.model.noise_variances())
+        owner = list(range(weights.shape[1]))
+        for k in owner.copy():
+            process = self.model.process(k)
+            if isinstance(process, NoiseProcess) and process.uniform:
+                weights, means, variances = _with_tails(process.tails, k, weights, means, variances)
+                owner.append(k)
         means = means * self.units.y_unit + self.units.y_centre
         variances = variances * self.units.y_unit**2
         if flat:
             means, variances = means[..., 0], variances[..., 0]
-        return Mixture(weights, means, variances, self.model.uniform)
+        flags = self.model.uniform + (False,) * (len(owner) - self.model.n_processes)
+        return Mixture(weights, means, variances, flags, owner)
 
     def gate(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N K"]:
         """Mixing weights at `X`."""
@@ -96,6 +104,21 @@ class Posterior:
             np.concatenate(column)[: len(X)] for column in zip(*parts, strict=True)
         )
         return weights / weights.sum(axis=1, keepdims=True), means, variances
+
+
+def _with_tails(
+    tails: NoiseTails, k: int, weights: np.ndarray, means: np.ndarray, variances: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Component k gives a part of its weight to a new one, its tails."""
+    part = weights[:, [k]] * tails.share
+    weights = np.hstack([weights, part])
+    weights[:, [k]] -= part
+    shape = (len(weights), 1, means.shape[2])
+    return (
+        weights,
+        np.hstack([means, np.broadcast_to(tails.mean, shape)]),
+        np.hstack([variances, np.broadcast_to(tails.std**2, shape)]),
+    )
 
 
 def _chunks(*columns: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:

@@ -7,7 +7,7 @@ expected log density of an output, its distance from the prior, and a natural-gr
 
 import abc
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ __all__ = [
     "GPProcess",
     "Noise",
     "NoiseProcess",
+    "NoiseTails",
     "Process",
     "ProcessPrior",
     "Setting",
@@ -35,6 +36,8 @@ NOISE_FLOOR = 1e-4
 """Least noise of a function, in standardised units: a signal without any noise has no density,
 and a bound that rises for ever."""
 _LOG_2PI = float(np.log(2 * np.pi))
+_TAILS = 0.05
+"""Share of evenly spread noise that is left for its tails."""
 _OUTSIDE = -1e30
 """Log density where a density is zero: finite, so that no product with zero turns into NaN."""
 
@@ -55,6 +58,8 @@ class Setting(NamedTuple):
     lengthscale: float
     noise_std: float
     """Where length scales and noise levels start when the user states none."""
+    even: bool = False
+    """Whether clutter of unknown shape starts evenly spread rather than normal."""
 
     @property
     def log_variance_unit(self) -> float:
@@ -65,8 +70,10 @@ class Setting(NamedTuple):
 class Process(eqx.Module):
     """A process in standardised units."""
 
-    uniform: ClassVar[bool] = False
-    """Whether observations are uniform rather than normal."""
+    @property
+    def uniform(self) -> bool:
+        """Whether observations are uniform rather than normal."""
+        return False
 
     @abc.abstractmethod
     def project(self, X: Inputs) -> Any:
@@ -139,45 +146,15 @@ class GPProcess(Process):
         return self.latent.q.kl()
 
 
-class NoiseProcess(Process):
-    """White noise around a constant. The function *is* the noise, so q(f) is known exactly."""
-
-    mean: Parameter
-    std: Parameter
-
-    def project(self, X: Inputs) -> Float[Array, "N 1"]:
-        return jnp.zeros_like(X, shape=(X.shape[0], 1))
-
-    def marginals(self, projection: Float[Array, "N 1"]) -> Marginals:
-        return Marginals(self.mean.value + projection, self.std.value**2 + projection)
-
-    def noise_variance(self) -> Float[Array, " P"]:
-        return jnp.zeros_like(self.std.value)
-
-    def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
-        z = (y - self.mean.value) / self.std.value
-        return -jnp.sum(0.5 * z**2 + jnp.log(self.std.value) + 0.5 * _LOG_2PI, axis=-1)
-
-    def natural_step(
-        self,
-        projection: Any,
-        marginals: Marginals,
-        y: Outputs,
-        share: PerPoint,
-        rate: Scalar | float,
-    ) -> "NoiseProcess":
-        return self
-
-    def kl(self) -> Scalar:
-        return jnp.asarray(0.0)
-
-
 class UniformProcess(Process):
     """Clutter, equally likely anywhere between two levels."""
 
-    uniform: ClassVar[bool] = True
     low: Float[Array, " P"]
     high: Float[Array, " P"]
+
+    @property
+    def uniform(self) -> bool:
+        return True
 
     def project(self, X: Inputs) -> Float[Array, "N 1"]:
         return jnp.zeros_like(X, shape=(X.shape[0], 1))
@@ -205,6 +182,78 @@ class UniformProcess(Process):
 
     def kl(self) -> Scalar:
         return jnp.asarray(0.0)
+
+
+class NoiseTails(eqx.Module):
+    """What evenly spread noise has beyond its range: a little of a broad normal.
+
+    The range is only as wide as the data were; the next point may lie outside and must not be
+    impossible.
+    """
+
+    share: Array
+    mean: Float[Array, " P"]
+    std: Float[Array, " P"]
+
+    def around(self, core: PerPoint, y: Outputs) -> PerPoint:
+        """Log density of a core with these tails."""
+        tails = _log_normal(y, self.mean, self.std)
+        return jnp.logaddexp(jnp.log1p(-self.share) + core, jnp.log(self.share) + tails)
+
+
+class NoiseProcess(Process):
+    """White noise, normal around a constant or spread evenly over the range of the data.
+
+    The function *is* the noise, so q(f) is known exactly.
+    """
+
+    mean: Parameter
+    std: Parameter
+    spread: UniformProcess
+    tails: "NoiseTails"
+    even: Array
+    """One where the noise is spread evenly, zero where it is normal."""
+    open: bool = eqx.field(static=True)
+    """Whether the shape is for the search to find."""
+
+    @property
+    def uniform(self) -> bool:
+        return bool(self.even)
+
+    def project(self, X: Inputs) -> Float[Array, "N 1"]:
+        return self.spread.project(X)
+
+    def marginals(self, projection: Float[Array, "N 1"]) -> Marginals:
+        flat = self.spread.marginals(projection)
+        return Marginals(
+            jnp.where(self.even, flat.mean, self.mean.value + projection),
+            jnp.where(self.even, flat.variance, self.std.value**2 + projection),
+        )
+
+    def noise_variance(self) -> Float[Array, " P"]:
+        return jnp.zeros_like(self.std.value)
+
+    def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
+        normal = _log_normal(y, self.mean.value, self.std.value)
+        core = self.spread.expected_log_density(marginals, y)
+        return jnp.where(self.even, self.tails.around(core, y), normal)
+
+    def natural_step(
+        self,
+        projection: Any,
+        marginals: Marginals,
+        y: Outputs,
+        share: PerPoint,
+        rate: Scalar | float,
+    ) -> "NoiseProcess":
+        return self
+
+    def kl(self) -> Scalar:
+        return jnp.asarray(0.0)
+
+    def reshaped(self) -> "NoiseProcess":
+        """The same noise in the other shape."""
+        return eqx.tree_at(lambda p: p.even, self, 1 - self.even)
 
 
 class ProcessPrior(abc.ABC):
@@ -265,31 +314,52 @@ class GP(ProcessPrior):
 
 @dataclass(frozen=True)
 class Noise(ProcessPrior):
-    """Clutter that carries no information about the input: a broad normal around a constant.
+    """Clutter that carries no information about the input.
+
+    Parameters
+    ----------
+    mean, std
+        Centre and standard deviation to start from (``std=fixed(...)`` to stay there), in the
+        user's units.
+    std_prior
+        Prior on the standard deviation, in the user's units.
+    shape
+        ``"normal"``, ``"uniform"`` over the observed range, or None: whichever explains the data
+        better. Stating a mean, a standard deviation or its prior means a normal.
 
     >>> Noise(std=2.0)
-    Noise(mean=None, std=2.0, std_prior=None)
+    Noise(mean=None, std=2.0, std_prior=None, shape=None)
     """
 
     clutter: ClassVar[bool] = True
     mean: Any = None
     std: Any = None
     std_prior: Prior | None = None
+    shape: Literal["normal", "uniform"] | None = None
 
     def build(self, setting: Setting) -> NoiseProcess:
-        outputs = len(setting.y_unit)
+        if self.shape not in (None, "normal", "uniform"):
+            raise ValueError(f'Noise(shape=...) is "normal" or "uniform", got {self.shape!r}.')
         if isinstance(self.mean, Parameter):
             raise ValueError(
                 "Noise(mean=...) takes numbers; fix the level with Noise(std=fixed(...))."
             )
+        open_shape = all(
+            stated is None for stated in (self.shape, self.mean, self.std, self.std_prior)
+        )
+        even = setting.even if open_shape else self.shape == "uniform"
         centre = (
             0.0
             if self.mean is None
             else (np.asarray(self.mean) - setting.y_centre) / setting.y_unit
         )
-        std = parameter(self.std, prior=self.std_prior, name="std").in_units(setting.y_unit)
+        centre = np.broadcast_to(centre, (len(setting.y_unit),))
         return NoiseProcess(
-            parameter(np.broadcast_to(centre, (outputs,)), support="real", name="mean"), std
+            parameter(centre, support="real", name="mean"),
+            parameter(self.std, prior=self.std_prior, name="std").in_units(setting.y_unit),
+            *_spread(setting),
+            np.asarray(float(even)),
+            open_shape,
         )
 
 
@@ -315,6 +385,20 @@ class Uniform(ProcessPrior):
         if not np.all(low < high):
             raise ValueError(f"Uniform needs low < high, got low={self.low} and high={self.high}.")
         return UniformProcess(low, high)
+
+
+def _spread(setting: Setting) -> tuple[UniformProcess, NoiseTails]:
+    """Even clutter over the observed range, with tails."""
+    width = setting.y_high - setting.y_low
+    half = np.where(width > 0, width / 2, 0.5)
+    middle = (setting.y_low + setting.y_high) / 2
+    tails = NoiseTails(np.asarray(_TAILS), middle, half)
+    return UniformProcess(middle - half, middle + half), tails
+
+
+def _log_normal(y: Outputs, mean: Any, std: Any) -> PerPoint:
+    z = (y - mean) / std
+    return -jnp.sum(0.5 * z**2 + jnp.log(std) + 0.5 * _LOG_2PI, axis=-1)
 
 
 def _mean_in_units(mean: Mean | None, setting: Setting) -> Mean:

@@ -18,6 +18,7 @@ import numpy as np
 from dagp.data import padded, to_batch
 from dagp.model import Batch, DataAssociation
 from dagp.moves import MOVES, SIMPLER, Move, Proposal, View
+from dagp.processes import NoiseProcess
 from dagp.starts import Problem, Start, build, starts
 from dagp.train import (
     BLOCK,
@@ -34,27 +35,37 @@ from dagp.train import (
     train,
 )
 
-__all__ = ["Contender", "improve", "race", "search"]
+__all__ = ["UNUSED", "Contender", "improve", "prune", "race", "search"]
 
+FIRST_STEPS = BLOCK
+"""Steps of the first rung."""
 RACE_STEPS = 2 * BLOCK
-"""Steps of one rung."""
+"""Steps of the later ones."""
 KEEP = 1 / 3
 """Share of the starts that goes on to the next rung."""
+FINALISTS = 2
+"""Starts that may be improved by moves before one is chosen."""
+BEHIND = 0.1
+"""A finalist that is this far behind, per data point, has lost already."""
 PROBE_STEPS = 10
 """Settling steps before a proposal is judged for the first time."""
 HOPELESS = 0.2
 """A proposal that is this far below, per data point, after settling is not tried."""
+FEW = 500
+"""With fewer data points than this, trying is cheap, and hope lasts as with this many."""
 ATTEMPTS = 4
 """Proposals that get a training run before a round is given up."""
 MOVE_STEPS = 2 * BLOCK
 """Steps a moved contender has to overtake the one it came from."""
 GAIN = 2e-3
 """What a move has to gain, per data point: more than a few steps of training would."""
-PARSIMONY = 0.01
-"""How much of the bound, per data point, we give for fewer processes doing the same work.
+UNUSED = 0.01
+"""A process that accounts for less than this share of the data is not in use."""
+PARSIMONY = 0.2
+"""How much of the bound we give, per point that changes hands, for one process in place of two.
 
 Where two functions coincide, one process or two explain the data equally well, and the bound
-differs by less than it is off the evidence. Users want the one."""
+differs by little more than it is off the evidence. Users want the one."""
 
 Tell = Callable[[Progress], Any]
 
@@ -101,6 +112,11 @@ class Contender:
         self.rungs.append(result.bound)
         return result
 
+    def result(self) -> Result:
+        """Where it stands."""
+        trace = np.concatenate([np.zeros(0), *self.traces])
+        return Result(self.state, self.bound, trace, self.status, self.rate)
+
     def adopt(self, result: Result) -> None:
         """Go on from a result."""
         self.state, self.bound, self.rate = result.state, result.bound, result.rate
@@ -109,20 +125,22 @@ class Contender:
 
 
 def race(contenders: list[Contender], batch: Batch, tol: float, tell: Tell) -> list[Contender]:
-    """Successive halving on the bound. Returns all, best first; the fate says who dropped when."""
+    """Successive thirds on the bound, down to the finalists. Returns these, best first."""
     running = list(contenders)
     rung = 0
-    while len(running) > 1:
+    while len(running) > FINALISTS or (rung == 0 and len(running) > 1):
         rung += 1
         for index, contender in enumerate(running):
-            contender.advance(batch, RACE_STEPS, tol)
+            contender.advance(batch, FIRST_STEPS if rung == 1 else RACE_STEPS, tol)
             tell(Progress(f"race {rung}", index, contender.steps, contender.bound))
         running.sort(key=lambda c: -c.bound)
-        keep = int(np.ceil(len(running) * KEEP)) if len(running) > 2 else 1
+        keep = max(FINALISTS, int(np.ceil(len(running) * KEEP)))
         for contender in running[keep:]:
             contender.fate = f"dropped after rung {rung}"
         running = running[:keep]
-    return ranked(contenders)
+    for contender in running:
+        contender.fate = "finalist"
+    return running
 
 
 def ranked(contenders: list[Contender]) -> list[Contender]:
@@ -133,14 +151,22 @@ def ranked(contenders: list[Contender]) -> list[Contender]:
 def view(problem: Problem, contender: Contender, batch: Batch) -> View:
     """What the moves see of a contender."""
     N = len(problem.sample.X)
-    means, noise_variance = functions(contender.state.model, batch)
+    model = contender.state.model
+    means, noise_variance = functions(model, batch)
+    parts = [model.process(k) for k in range(problem.n_processes)]
     return View(
         problem.sample,
         np.asarray(contender.state.responsibilities)[:N],
         np.asarray(means)[:, :N],
         np.sqrt(np.asarray(noise_variance)),
         [k for k, clutter in enumerate(problem.clutter) if not clutter],
+        [k for k, part in enumerate(parts) if isinstance(part, NoiseProcess) and part.open],
     )
+
+
+def per_point(problem: Problem) -> float:
+    """Number of data points as far as a gap in the bound is concerned."""
+    return max(float(problem.sample.weight.sum()), FEW)
 
 
 class Trial(NamedTuple):
@@ -164,19 +190,35 @@ def promising(
     # the inputs: it begins afresh.
     fresh = build(problem, contender.start).gate
     model = eqx.tree_at(lambda m: m.gate, contender.state.model, fresh)
-    least = contender.bound - HOPELESS * float(problem.sample.weight.sum())
+    least = contender.bound - HOPELESS * per_point(problem)
     trials = []
     for proposal in itertools.chain.from_iterable(move(seen) for move in moves):
         shares = jnp.asarray(padded(proposal.shares, len(batch.X)))
-        state, bound = begin(model, batch, shares, PROBE_STEPS)
+        state, bound = begin(proposal.change(model), batch, shares, PROBE_STEPS)
         trials.append(Trial(proposal, state, float(bound.value)))
     # A bound that is not a number compares false and drops out here.
     return sorted((t for t in trials if t.bound > least), key=lambda t: -t.bound)
 
 
-def attempt(contender: Contender, trial: Trial, batch: Batch, tol: float, tell: Tell) -> Result:
-    """A short training run from a trial."""
-    result = train(trial.state, batch, max_iter=MOVE_STEPS, tol=tol, rate=contender.rate)
+def attempt(
+    contender: Contender,
+    trial: Trial,
+    batch: Batch,
+    target: float,
+    tol: float,
+    tell: Tell,
+    content: bool = False,
+) -> Result:
+    """A short training run from a trial, given up when its pace will not take it to `target`.
+
+    One that is `content` ends as soon as it is there.
+    """
+
+    def decided(done: int, bound: float) -> bool:
+        expected = trial.bound + 2 * MOVE_STEPS / done * (bound - trial.bound)
+        return expected < target or (content and bound > target)
+
+    result = train(trial.state, batch, max_iter=MOVE_STEPS, tol=tol, report=decided)
     contender.moves.append((trial.proposal.name, result.bound - contender.bound))
     tell(Progress(trial.proposal.name, 0, contender.steps, result.bound))
     return result
@@ -194,8 +236,9 @@ def improve(problem: Problem, contender: Contender, batch: Batch, tol: float, te
         accepted = False
         trials = promising(problem, contender, batch, MOVES)
         for trial in [t for t in trials if t.proposal.name not in rejected][:ATTEMPTS]:
-            result = attempt(contender, trial, batch, tol, tell)
-            accepted = result.bound > contender.bound + margin
+            target = contender.bound + margin
+            result = attempt(contender, trial, batch, target, tol, tell)
+            accepted = result.bound > target
             if accepted:
                 contender.adopt(result)
                 touched = trial.proposal.processes
@@ -204,18 +247,26 @@ def improve(problem: Problem, contender: Contender, batch: Batch, tol: float, te
             rejected[trial.proposal.name] = trial.proposal.processes
 
 
-def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell: Tell) -> None:
-    """Let fewer processes do the same work, each way once, where that costs next to nothing."""
-    price = PARSIMONY * float(problem.sample.weight.sum())
+def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell: Tell) -> Result:
+    """Let fewer processes do the same work, each way once, where that costs next to nothing.
+
+    This comes after the training, which would go back to sharing where the bound is a little
+    higher there.
+    """
     tried: set[str] = set()
     while True:
         trials = promising(problem, contender, batch, SIMPLER)
         trial = next((t for t in trials if t.proposal.name not in tried), None)
         if trial is None:
-            return
+            return contender.result()
         tried.add(trial.proposal.name)
-        result = attempt(contender, trial, batch, tol, tell)
-        if result.bound > contender.bound - price:
+        before = np.asarray(contender.state.responsibilities)[: len(trial.proposal.shares)]
+        # What one process gives another takes: each point that moves counts twice.
+        moved = 0.5 * problem.sample.weight @ np.abs(trial.proposal.shares - before).sum(axis=1)
+        target = contender.bound - PARSIMONY * float(moved)
+        # Content, because a longer run might drift back to where it came from.
+        result = attempt(contender, trial, batch, target, tol, tell, content=True)
+        if result.bound > target:
             contender.adopt(result)
 
 
@@ -243,20 +294,44 @@ def search(
         return False
 
     try:
-        best = race(contenders, batch, tol, listen)[0]
+        finalists = race(contenders, batch, tol, listen)
         if previous is None:
-            best.advance(batch, 2 * RACE_STEPS, tol)
-            improve(problem, best, batch, tol, listen)
-            tidy(problem, best, batch, tol, listen)
+            least = finalists[0].bound - BEHIND * per_point(problem)
+            for contender in [c for c in finalists if c.bound >= least]:
+                contender.advance(batch, RACE_STEPS, tol)
+                improve(problem, contender, batch, tol, listen)
+        best = max(finalists, key=lambda c: c.bound)
         result = best.advance(
             batch, max_iter, tol, lambda step, bound: bool(tell(Progress("train", 0, step, bound)))
         )
+        if previous is None and result.status != "stopped":
+            result = tidy(problem, best, batch, tol, listen)._replace(status=result.status)
     except _StopSearchError:
         best = max(contenders, key=lambda c: c.bound)
-        trace = np.concatenate(best.traces)
-        result = Result(best.state, best.bound, trace, "stopped", best.rate)
+        result = best.result()._replace(status="stopped")
     best.fate = "kept"
     return settled(result, batch), ranked(contenders)
+
+
+def prune(problem: Problem, result: Result, max_iter: int, tol: float) -> tuple[Problem, Result]:
+    """The problem and its solution without the processes that nothing uses."""
+    shares = np.asarray(result.state.responsibilities)
+    weight = problem.sample.weight / problem.sample.weight.sum()
+    totals = weight @ shares[: len(weight)]
+    used = np.flatnonzero(totals >= UNUSED)
+    if len(used) in (0, problem.n_processes):
+        return problem, result
+    model = result.state.model
+    smaller = problem._replace(priors=tuple(problem.priors[k] for k in used))
+    batch = jax.tree.map(jnp.asarray, to_batch(smaller.sample, len(used)))
+    fresh = build(smaller, Start("pruned", shares[:, used], 0.6, 0.1)).gate
+    kept = DataAssociation.assemble([model.process(int(k)) for k in used], fresh)
+    left = shares[:, used] + 1e-12
+    left = jnp.asarray(left / left.sum(axis=1, keepdims=True))
+    state, _ = begin(kept, batch, left, PROBE_STEPS)
+    trained = train(state, batch, max_iter=max_iter, tol=tol, rate=result.rate)
+    trace = np.concatenate([result.trace, trained.trace])
+    return smaller, settled(trained, batch)._replace(trace=trace)
 
 
 class _StopSearchError(Exception):
@@ -277,5 +352,5 @@ def _contenders(
     contenders = []
     for start in starts(problem, n_init, rng):
         shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
-        contenders.append(Contender(start, begin(build(problem, start), batch, shares)[0]))
+        contenders.append(Contender(start, begin(build(problem, start), batch, shares, 0)[0]))
     return contenders

@@ -14,9 +14,19 @@ from dagp.data import Sample, Units, allowed
 from dagp.gate import build_gate
 from dagp.model import DataAssociation
 from dagp.processes import GP, ProcessPrior, Setting
+from dagp.tracking import follow
 from dagp.typing import Float, Int
 
-__all__ = ["KINDS", "Problem", "Start", "build", "choose_inducing", "k_means", "starts"]
+__all__ = [
+    "KINDS",
+    "Problem",
+    "Start",
+    "build",
+    "choose_inducing",
+    "k_means",
+    "portfolio",
+    "starts",
+]
 
 
 class Problem(NamedTuple):
@@ -46,6 +56,8 @@ class Start(NamedTuple):
     responsibilities: Float[np.ndarray, "N K"]
     lengthscale: float
     noise_std: float
+    even: bool = False
+    """Whether clutter of unknown shape starts evenly spread."""
 
 
 def choose_inducing(
@@ -79,47 +91,143 @@ def k_means(
     return centres, np.asarray(KDTree(centres).query(points)[1])
 
 
-Labeller = Callable[[Sample, int, np.random.Generator], Int[np.ndarray, " N"]]
+Members = Float[np.ndarray, "N K"]
+"""How far each point belongs to each function; what is missing to one belongs to none."""
 
 
-def by_rank(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
+class Guess(NamedTuple):
+    """What a kind of start proposes; the scales where it has an idea of them."""
+
+    members: Members
+    lengthscale: float | None = None
+    noise_std: float | None = None
+
+
+class Task(NamedTuple):
+    """What a kind of start is asked: to divide a sample among some functions."""
+
+    sample: Sample
+    functions: int
+    clutter: bool = False
+    """Whether points may belong to no function."""
+    lap: int = 0
+    """How often the same kind was asked before."""
+
+
+Kind = Callable[[Task, np.random.Generator], Guess]
+
+
+def by_rank(task: Task, rng: np.random.Generator) -> Guess:
     """Rank of y among the points with the nearest inputs: layers of a one-dimensional picture."""
-    neighbours = _neighbours(sample.X)
-    level = sample.y @ rng.standard_normal(sample.y.shape[1])
+    neighbours = _neighbours(task.sample.X)
+    level = task.sample.y @ rng.standard_normal(task.sample.y.shape[1])
     rank = np.mean(level[neighbours] < level[:, None], axis=1)
-    return np.searchsorted(np.quantile(rank, np.sort(rng.uniform(0.1, 0.9, count - 1))), rank)
+    return Guess(_layers(rank, np.sort(rng.uniform(0.1, 0.9, task.functions - 1))))
 
 
-def by_magnitude(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
+def by_magnitude(task: Task, rng: np.random.Generator) -> Guess:
     """Distance of y from its middle: regimes that respond weakly and strongly."""
-    size = np.linalg.norm(sample.y - np.median(sample.y, axis=0), axis=1)
-    inner = (np.arange(1, count) + rng.uniform(-0.3, 0.3, count - 1)) / count
-    return np.searchsorted(np.quantile(size, inner), size)
+    size = np.linalg.norm(task.sample.y - np.median(task.sample.y, axis=0), axis=1)
+    inner = (
+        np.arange(1, task.functions) + rng.uniform(-0.3, 0.3, task.functions - 1)
+    ) / task.functions
+    return Guess(_layers(size, inner))
 
 
-def by_cluster(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
+def by_cluster(task: Task, rng: np.random.Generator) -> Guess:
     """Clusters in inputs and outputs together: regimes that live in different places."""
-    return k_means(np.hstack([sample.X, sample.y]), count, rng)[1]
+    nearest = k_means(np.hstack([task.sample.X, task.sample.y]), task.functions, rng)[1]
+    return Guess(np.eye(task.functions)[nearest])
 
 
-def by_draw(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
+def by_draw(task: Task, rng: np.random.Generator) -> Guess:
     """The nearest of some random smooth functions."""
-    D, features = sample.X.shape[1], 64
-    frequency = rng.standard_normal((D, features)) / np.sqrt(D)
-    phase = rng.uniform(0, 2 * np.pi, features)
-    basis = np.sqrt(2 / features) * np.cos(sample.X @ frequency + phase)
-    draws = np.einsum(
-        "nf,fkp->nkp", basis, rng.standard_normal((features, count, sample.y.shape[1]))
-    )
-    return np.argmin(np.sum((sample.y[:, None, :] - draws) ** 2, axis=2), axis=1)
+    basis = _random_basis(task.sample.X, np.sqrt(task.sample.X.shape[1]), rng)
+    shape = (basis.shape[1], task.functions, task.sample.y.shape[1])
+    draws = np.einsum("nf,fkp->nkp", basis, rng.standard_normal(shape))
+    nearest = np.argmin(np.sum((task.sample.y[:, None, :] - draws) ** 2, axis=2), axis=1)
+    return Guess(np.eye(task.functions)[nearest])
 
 
-KINDS: dict[str, Labeller] = {
+def by_consensus(task: Task, rng: np.random.Generator) -> Guess:
+    """Functions that most points agree on, peeled off one after the other.
+
+    Each is the best of several modal regressions: least squares in which a point counts less the
+    further off it is, while "far" shrinks from the spread of the data to a noise level. Clutter
+    agrees on nothing, so this finds signals that most points do not belong to.
+    """
+    some = np.sort(rng.permutation(len(task.sample.X))[:_CONSENSUS_POINTS])
+    basis = _random_basis(task.sample.X, rng.uniform(0.3, 0.6) * task.sample.X.shape[1] ** 0.5, rng)
+    A, y = basis[some], task.sample.y[some]
+    left, squares = task.sample.weight[some], []
+    for _ in range(task.functions):
+        tries = [_modal_regression(A, y, left, rng) for _ in range(_CONSENSUS_TRIES)]
+        _, coefficients = max(tries, key=lambda found: found[0])
+        left = left * (1 - _agreement(y - A @ coefficients, 2 * _CONSENSUS_WIDTH))
+        squares.append(np.sum((task.sample.y - basis @ coefficients) ** 2, axis=1))
+    members = np.exp(-0.5 * np.stack(squares, axis=1) / (2 * _CONSENSUS_WIDTH) ** 2)
+    return Guess(members / np.maximum(members.sum(axis=1, keepdims=True), 1.0))
+
+
+def by_track(task: Task, rng: np.random.Generator) -> Guess:
+    """Curves followed along a single input, from the left and from the right in turn."""
+    x, y = task.sample.X[:, 0], task.sample.y
+    some = np.sort(rng.permutation(len(x))[:_TRACKED_POINTS])
+    side = (1.0, -1.0)[task.lap % 2]
+    some = some[np.argsort(side * x[some], kind="stable")]
+    member = np.full(len(x), -1)
+    tracks = follow(side * x[some], y[some], task.functions, task.clutter, rng)
+    member[some] = tracks.member
+    if len(some) < len(x):
+        # Along a curve y changes slowly with x: the nearest point, mostly in y, shares the curve.
+        stretch = np.hstack([task.sample.X / 0.1, y / 0.05])
+        member = member[some][KDTree(stretch[some]).query(stretch)[1]]
+    members = np.vstack([np.eye(task.functions), np.zeros(task.functions)])[member]
+    return Guess(members, tracks.lengthscale, tracks.noise_std)
+
+
+def _modal_regression(
+    A: np.ndarray, y: np.ndarray, weight: np.ndarray, rng: np.random.Generator
+) -> tuple[float, np.ndarray]:
+    """A smooth function along a ridge of the data, and how many points agree on it."""
+    coefficients = rng.standard_normal((A.shape[1], y.shape[1]))
+    ridge = 0.05 * np.eye(A.shape[1])
+    for width in np.geomspace(rng.uniform(0.3, 1.0), _CONSENSUS_WIDTH, 12):
+        B = A * (weight * _agreement(y - A @ coefficients, width))[:, None]
+        coefficients = np.linalg.solve(A.T @ B + width * ridge, B.T @ y)
+    return float(weight @ _agreement(y - A @ coefficients, _CONSENSUS_WIDTH)), coefficients
+
+
+def _agreement(residual: np.ndarray, width: float) -> np.ndarray:
+    return np.exp(-0.5 * np.sum(residual**2, axis=1) / width**2)
+
+
+def _random_basis(X: np.ndarray, lengthscale: float, rng: np.random.Generator) -> np.ndarray:
+    """Random Fourier features: their combinations are draws from a smooth process."""
+    count = 32 * min(X.shape[1], 2)
+    frequency = rng.standard_normal((X.shape[1], count)) / lengthscale
+    return np.sqrt(2 / count) * np.cos(X @ frequency + rng.uniform(0, 2 * np.pi, count))
+
+
+_TRACKED_POINTS = 1200
+_CONSENSUS_POINTS = 1000
+_CONSENSUS_TRIES = 24
+_CONSENSUS_WIDTH = 0.15
+"""Noise level, in units of the spread of the data, at which agreement is counted."""
+
+KINDS: dict[str, Kind] = {
+    "track": by_track,
     "rank": by_rank,
     "magnitude": by_magnitude,
     "cluster": by_cluster,
     "draw": by_draw,
+    "consensus": by_consensus,
 }
+
+
+def _layers(level: Float[np.ndarray, " N"], shares: Float[np.ndarray, " C"]) -> Members:
+    """Memberships by which of the quantiles at `shares` a level lies between."""
+    return np.eye(len(shares) + 1)[np.searchsorted(np.quantile(level, shares), level)]
 
 
 def _neighbours(X: Float[np.ndarray, "N D"]) -> Int[np.ndarray, "N J"]:
@@ -143,33 +251,52 @@ def starts(problem: Problem, count: int, rng: np.random.Generator) -> Iterator[S
     """`count` starts, taking the kinds in turn and varying the hyperparameters along."""
     D = problem.sample.X.shape[1]
     base = min(0.3 * D**1.2, np.sqrt(D))
-    kinds = list(KINDS) if problem.clutter.count(False) > 1 else ["rank"]
+    kinds = portfolio(problem)
     for index in range(count):
         kind, lap = kinds[index % len(kinds)], index // len(kinds)
+        guess = _guess(problem, kind, lap, rng)
         yield Start(
             kind,
-            _responsibilities(problem, KINDS[kind], lap, rng),
-            lengthscale=base * (1.0, 2.0)[lap % 2],
-            noise_std=(0.2, 0.1)[index % 2],
+            _responsibilities(problem, guess.members),
+            lengthscale=guess.lengthscale or base * (1.0, 2.0)[lap % 2],
+            noise_std=guess.noise_std or (0.2, 0.1)[index % 2],
+            even=lap % 2 == 0,
         )
 
 
-def _responsibilities(
-    problem: Problem, labeller: Labeller, lap: int, rng: np.random.Generator
-) -> Float[np.ndarray, "N K"]:
-    """Soft responsibilities from a hard proposal; clutter gets the isolated points."""
-    sample, clutter = problem.sample, np.array(problem.clutter)
-    smooth, broad = np.flatnonzero(~clutter), np.flatnonzero(clutter)
-    N, K = len(sample.X), problem.n_processes
-    proposal = np.full((N, K), 0.1 / K)
-    broad_share = np.zeros(N)
-    if len(broad):
-        broad_share = isolation(sample) ** (1.0, 0.5, 2.0)[lap % 3] if len(smooth) else np.ones(N)
-        proposal[:, broad] += 0.9 * broad_share[:, None] / len(broad)
-    if len(smooth):
-        member = labeller(sample, len(smooth), rng) if len(smooth) > 1 else np.zeros(N, int)
-        proposal[np.arange(N), smooth[member]] += 0.9 * (1 - broad_share)
-    proposal *= np.exp(allowed(sample.labels, K))
+def portfolio(problem: Problem) -> list[str]:
+    """The kinds of start that make sense for a problem."""
+    clutter, functions = any(problem.clutter), problem.clutter.count(False)
+    if functions == 0:
+        return ["isolation"]
+    if functions == 1:
+        # Without clutter there is nothing to divide.
+        return ["consensus", "isolation"] if clutter else ["isolation"]
+    unfit = {"consensus"} if not clutter else set()
+    unfit |= {"track"} if problem.sample.X.shape[1] > 1 else set()
+    return [kind for kind in KINDS if kind not in unfit]
+
+
+def _guess(problem: Problem, kind: str, lap: int, rng: np.random.Generator) -> Guess:
+    """What a kind proposes; where it says nothing of clutter, isolated points are."""
+    functions, clutter = problem.clutter.count(False), any(problem.clutter)
+    task = Task(problem.sample, functions, clutter, lap)
+    make = KINDS.get(kind, lambda *_: Guess(np.ones((len(problem.sample.X), functions))))
+    guess = make(task, rng)
+    if clutter and kind not in ("consensus", "track"):
+        crowded = 1 - isolation(problem.sample) ** (1.0, 0.5, 2.0)[lap % 3]
+        return guess._replace(members=guess.members * crowded[:, None])
+    return guess
+
+
+def _responsibilities(problem: Problem, members: Members) -> Float[np.ndarray, "N K"]:
+    """Soft responsibilities from memberships; clutter gets what belongs to no function."""
+    clutter, K = np.array(problem.clutter), problem.n_processes
+    proposal = np.full((len(members), K), 0.1 / K)
+    proposal[:, ~clutter] += 0.9 * members
+    rest = 1 - members.sum(axis=1, keepdims=True)
+    proposal[:, clutter] += 0.9 * rest / max(clutter.sum(), 1)
+    proposal *= np.exp(allowed(problem.sample.labels, K))
     return proposal / proposal.sum(axis=1, keepdims=True)
 
 
@@ -182,6 +309,7 @@ def build(problem: Problem, start: Start) -> DataAssociation:
         inducing=problem.inducing,
         lengthscale=start.lengthscale,
         noise_std=start.noise_std,
+        even=start.even,
     )
     processes = [prior.build(setting) for prior in problem.priors]
     return DataAssociation.assemble(processes, build_gate(problem.gate, setting, len(processes)))

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from dagp.estimator import DAGP
     from dagp.fitted import FittedProcess
 
-__all__ = ["COLUMNS", "headline", "html", "rows", "text"]
+__all__ = ["COLUMNS", "START_COLUMNS", "headline", "html", "rows", "starts", "text"]
 
 COLUMNS = ("process", "kind", "share", "noise std", "where", "kernel")
+START_COLUMNS = ("start", "bound", "at each rung", "steps", "fate", "moves and what they gained")
 
 
 def rows(model: "DAGP") -> list[tuple[str, ...]]:
@@ -56,16 +57,37 @@ def headline(model: "DAGP") -> str:
     )
 
 
-def text(model: "DAGP") -> str:
-    """The table as plain text."""
-    table = [COLUMNS, *rows(model)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(COLUMNS))]
+def starts(model: "DAGP") -> list[tuple[str, ...]]:
+    """One row of text per start, in the order of `START_COLUMNS`."""
+    return [
+        (
+            start["kind"],
+            f"{start['bound']:.2f}",
+            " ".join(f"{bound:.1f}" for bound in start["rungs"]),
+            str(start["steps"]),
+            start["fate"],
+            ", ".join(f"{name} {gain:+.1f}" for name, gain in start["moves"]) or "-",
+        )
+        for start in model.restarts_
+    ]
+
+
+def text(model: "DAGP", verbose: bool = False) -> str:
+    """The table as plain text, with one of the starts if `verbose`."""
+    parts = [headline(model), "", *_aligned(COLUMNS, rows(model))]
+    if verbose:
+        parts += ["", *_aligned(START_COLUMNS, starts(model))]
+    return "\n".join(parts)
+
+
+def _aligned(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
+    table = [header, *body]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in table
     ]
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([headline(model), "", lines[0], rule, *lines[1:]])
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
 
 
 def html(model: "DAGP") -> str:

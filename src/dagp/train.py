@@ -80,7 +80,7 @@ class Result(NamedTuple):
 
 @jax.jit
 def begin(
-    model: DataAssociation, batch: Batch, shares: PerProcess, steps: int | Int[Array, ""] = 0
+    model: DataAssociation, batch: Batch, shares: PerProcess, steps: int | Int[Array, ""]
 ) -> tuple[State, Bound]:
     """A state in which every q has answered the given responsibilities, and the bound there.
 

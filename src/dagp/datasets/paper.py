@@ -1,8 +1,4 @@
-"""Data sets of the paper, with the truth about every point.
-
-Each function returns a scikit-learn ``Bunch``: training data ``X``, ``y``, the process that
-produced each point in ``process``, and a test set.
-"""
+"""Data sets of the paper, with the truth about every point."""
 
 from typing import Literal
 

@@ -1,0 +1,142 @@
+"""What can be said against a fit: did it converge, and is it the only answer?"""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from sklearn.exceptions import ConvergenceWarning
+
+from dagp.bounds import collapsed
+from dagp.errors import FitError, SearchWarning
+from dagp.model import Batch, DataAssociation
+from dagp.processes import GPProcess
+from dagp.search import GAIN, Contender
+from dagp.train import Result
+from dagp.typing import Float, Scalar
+
+__all__ = ["agreement", "other_solutions", "quadrature_error", "review"]
+
+SAME = 0.95
+"""Two starts found the same solution when they agree on this share of the data."""
+SIMILAR = 0.9
+"""The same for one that was dropped before it was fully trained."""
+_LARGE_JITTER = 1e-4
+
+
+def agreement(
+    first: Float[np.ndarray, "N K"],
+    second: Float[np.ndarray, "N K"],
+    weight: Float[np.ndarray, " N"],
+) -> float:
+    """Share of the data that two solutions assign alike, whatever they call their processes.
+
+    >>> one, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.1, 0.9], [0.8, 0.2]])
+    >>> agreement(one, other, np.ones(2))
+    1.0
+    """
+    K = first.shape[1]
+    pairs = K * first.argmax(axis=1) + second.argmax(axis=1)
+    together = np.bincount(pairs, weight, minlength=K * K).reshape(K, K)
+    rows, columns = linear_sum_assignment(-together)
+    return float(together[rows, columns].sum() / weight.sum())
+
+
+def other_solutions(
+    ranking: list[Contender], weight: Float[np.ndarray, " N"]
+) -> tuple[int, list[Contender]]:
+    """How many starts led to the kept solution, and the best start of every other solution.
+
+    Starts that the first look dropped have no solution to speak of and only count as support.
+    """
+    shares = [np.asarray(c.state.responsibilities)[: len(weight)] for c in ranking]
+    support, others = 1, []
+    for index in sorted(range(1, len(ranking)), key=lambda i: -ranking[i].bound):
+        if agreement(shares[0], shares[index], weight) >= SIMILAR:
+            support += 1
+        elif len(ranking[index].rungs) > 1 and all(
+            agreement(shares[index], shares[known], weight) < SAME for known in others
+        ):
+            others.append(index)
+    return support, [ranking[index] for index in others]
+
+
+@jax.jit
+def _refined(model: DataAssociation, batch: Batch) -> tuple[Scalar, Scalar]:
+    projection = model.project(batch.X)
+    finer = eqx.tree_at(lambda m: m.gate, model, model.gate.refined())
+    return (
+        collapsed(model, projection, batch).value,
+        collapsed(finer, projection, batch).value,
+    )
+
+
+def quadrature_error(model: DataAssociation, batch: Batch) -> float:
+    """How far the bound is off because the gate is averaged over few points."""
+    plain, finer = _refined(model, batch)
+    return abs(float(finer) - float(plain))
+
+
+def review(result: Result, ranking: list[Contender], batch: Batch, weight: np.ndarray) -> None:
+    """Warn of everything a user should know; raise where there is no result."""
+    if not np.isfinite(result.bound):
+        causes = "; ".join(f"{c.start.kind}: {c.status}" for c in ranking)
+        raise FitError(
+            f"No start reached a finite evidence bound ({causes}). Try a larger noise_std, "
+            'dtype="float64", or other kernels.'
+        )
+    if result.status in ("budget", "diverged"):
+        warnings.warn(
+            f"Training ended before the bound settled ({result.status} after "
+            f"{len(result.trace)} steps); increase max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    for name, jitter in _jitters(result.state.model):
+        if jitter > _LARGE_JITTER:
+            warnings.warn(
+                f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
+                "its inducing points are nearly redundant. Use fewer (inducing=...).",
+                UserWarning,
+                stacklevel=3,
+            )
+    for doubt in _doubts(result, ranking, batch, weight):
+        warnings.warn(doubt, SearchWarning, stacklevel=3)
+
+
+def _doubts(
+    result: Result, ranking: list[Contender], batch: Batch, weight: np.ndarray
+) -> Iterator[str]:
+    """Reasons to look for other solutions."""
+    support, others = other_solutions(ranking, weight)
+    if not others or result.status == "stopped":
+        return
+    rival = others[0]
+    # A runner-up is not trained to the end: what the search itself calls a tie is one here.
+    margin = GAIN * float(weight.sum())
+    lead = ranking[0].bound - rival.bound
+    if lead < 5 * margin:
+        margin += quadrature_error(result.state.model, batch)
+        margin += quadrature_error(rival.state.model, batch)
+    if lead < margin:
+        yield (
+            f"Two different solutions explain the data almost equally well (bounds "
+            f"{ranking[0].bound:.2f} and {rival.bound:.2f}). Look at alternatives_[0]; labels for "
+            "a few points, priors, or more data would decide."
+        )
+    elif support == 1:
+        yield (
+            f"Only one of {len(ranking)} starts led to this solution; the next best is "
+            f"{lead:.2f} below. Raise n_init to be surer, and see alternatives_."
+        )
+
+
+def _jitters(model: Any) -> list[tuple[str, float]]:
+    processes = [(f"process {k}", model.process(k)) for k in range(model.n_processes)]
+    named = [(name, p.latent) for name, p in processes if isinstance(p, GPProcess)]
+    if hasattr(model.gate, "latent"):
+        named.append(("the gate", model.gate.latent))
+    return [(name, float(gp.jitter())) for name, gp in named]

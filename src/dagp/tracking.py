@@ -1,0 +1,148 @@
+"""Following several functions along a single input, as radar follows targets.
+
+Curves that cross are told apart by where each was heading. A particle filter carries many
+hypotheses about which point belongs to which curve from one end of the data to the other. Given a
+hypothesis every curve is a Kalman filter (the state of a Matérn-3/2 process is its value and its
+slope), so only the assignments are sampled. Several length scales and noise levels run side by
+side, and the evidence picks.
+"""
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from dagp.typing import Float, Int
+
+__all__ = ["Tracks", "follow"]
+
+LENGTHSCALES = (0.3, 0.6, 1.2)
+NOISE_LEVELS = (0.02, 0.05, 0.1, 0.2)
+"""In standardised units."""
+PARTICLES = 64
+CLUTTER = 0.2
+"""Share of the points that belong to no curve, where there is clutter."""
+
+
+class Tracks(NamedTuple):
+    """The curve each point belongs to (−1: clutter), and the scales the evidence picked."""
+
+    member: Int[np.ndarray, " N"]
+    lengthscale: float
+    noise_std: float
+
+
+class _Curves(NamedTuple):
+    """Kalman filters: settings G, particles S, curves K, outputs P."""
+
+    value: Float[np.ndarray, "G S K P"]
+    slope: Float[np.ndarray, "G S K P"]
+    variance: Float[np.ndarray, "G S K"]
+    covariance: Float[np.ndarray, "G S K"]
+    slope_variance: Float[np.ndarray, "G S K"]
+
+    def ahead(self, distance: float, decay: Float[np.ndarray, "G 1 1"]) -> "_Curves":
+        """The curves a little further on."""
+        fade, turn = np.exp(-decay * distance), decay * distance
+        a, b = fade * (1 + turn), fade * distance
+        c, d = -fade * decay * turn, fade * (1 - turn)
+        variance, covariance, slope_variance = self[2:]
+        return _Curves(
+            a[..., None] * self.value + b[..., None] * self.slope,
+            c[..., None] * self.value + d[..., None] * self.slope,
+            1 + a**2 * (variance - 1) + 2 * a * b * covariance + b**2 * (slope_variance - decay**2),
+            a * c * (variance - 1)
+            + (a * d + b * c) * covariance
+            + b * d * (slope_variance - decay**2),
+            decay**2
+            + c**2 * (variance - 1)
+            + 2 * c * d * covariance
+            + d**2 * (slope_variance - decay**2),
+        )
+
+    def having_seen(
+        self, surprise: Float[np.ndarray, "G S K P"], noise: Float[np.ndarray, "G 1 1"], mine: Any
+    ) -> "_Curves":
+        """The curves after those that are `mine` have taken a point in."""
+        variance, covariance, slope_variance = self[2:]
+        total = variance + noise**2
+        gain, turn = mine * variance / total, mine * covariance / total
+        return _Curves(
+            self.value + gain[..., None] * surprise,
+            self.slope + turn[..., None] * surprise,
+            variance - gain * variance,
+            covariance - gain * covariance,
+            slope_variance - turn * covariance,
+        )
+
+
+def follow(
+    x: Float[np.ndarray, " N"],
+    y: Float[np.ndarray, "N P"],
+    curves: int,
+    clutter: bool,
+    rng: np.random.Generator,
+) -> Tracks:
+    """Follow some curves from the first point to the last; `x` must be sorted."""
+    settings = np.array(list(itertools.product(LENGTHSCALES, NOISE_LEVELS)))
+    decay = np.sqrt(3) / settings[:, 0, None, None]
+    noise = settings[:, 1, None, None]
+    shape = (len(settings), PARTICLES, curves)
+    level, one = np.zeros((*shape, y.shape[1])), np.ones(shape)
+    state = _Curves(level, level, one, 0 * one, decay**2 * one)
+    log_weight = np.full(shape[:2], -np.log(PARTICLES))
+    evidence = np.zeros(len(settings))
+    share = CLUTTER if clutter else 0.0
+    with np.errstate(divide="ignore"):  # nothing is off the curves where there is no clutter
+        off_curve = np.log(share) - np.sum(np.log(np.ptp(y, axis=0)))
+    on_curve = np.log1p(-share) - np.log(curves)
+    choices: list[np.ndarray] = []
+    parents: list[np.ndarray | None] = []
+    for distance, point in zip(np.diff(x, prepend=x[:1]), y, strict=True):
+        state = state.ahead(float(distance), decay)
+        surprise = point - state.value
+        total = state.variance + noise**2
+        score = on_curve - 0.5 * (
+            np.sum(surprise**2, axis=-1) / total + y.shape[1] * np.log(2 * np.pi * total)
+        )
+        score = np.concatenate([score, np.full((*shape[:2], 1), off_curve)], axis=-1)
+        log_weight = log_weight + logsumexp(score, axis=-1)
+        gumbel = -np.log(-np.log(rng.uniform(1e-12, 1, score.shape)))
+        choice = np.argmax(score + gumbel, axis=-1)
+        state = state.having_seen(surprise, noise, np.arange(curves) == choice[..., None])
+        step = np.asarray(logsumexp(log_weight, axis=1))
+        evidence, log_weight = evidence + step, log_weight - step[:, None]
+        parent = _resampled(log_weight, rng)
+        if parent is not None:
+            rows = np.arange(len(settings))[:, None]
+            state = _Curves(*(part[rows, parent] for part in state))
+            log_weight = np.full_like(log_weight, -np.log(PARTICLES))
+        choices.append(choice)
+        parents.append(parent)
+    best = int(np.argmax(evidence))
+    return Tracks(_history(choices, parents, best, curves), *map(float, settings[best]))
+
+
+def _resampled(
+    log_weight: Float[np.ndarray, "G S"], rng: np.random.Generator
+) -> Int[np.ndarray, "G S"] | None:
+    """Which particle each one continues (systematic resampling), when few still matter."""
+    weight = np.exp(log_weight)
+    if np.all(np.sum(weight**2, axis=1) < 2 / PARTICLES):
+        return None
+    marks = (np.arange(PARTICLES) + rng.uniform()) / PARTICLES
+    ceilings = np.cumsum(weight, axis=1) / np.sum(weight, axis=1, keepdims=True)
+    return np.minimum(np.sum(ceilings[:, None, :] < marks[:, None], axis=-1), PARTICLES - 1)
+
+
+def _history(
+    choices: list[np.ndarray], parents: list[np.ndarray | None], group: int, curves: int
+) -> Int[np.ndarray, " N"]:
+    """What the survivors say of every point: the choices along one line of descent."""
+    particle, labels = 0, []
+    for choice, parent in zip(reversed(choices), reversed(parents), strict=True):
+        particle = particle if parent is None else int(parent[group, particle])
+        labels.append(int(choice[group, particle]))
+    labels = np.array(labels[::-1])
+    return np.where(labels == curves, -1, labels)
