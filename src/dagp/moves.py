@@ -152,7 +152,7 @@ def reshape(view: View) -> Iterator[Proposal]:
 
 
 Move = Callable[[View], Iterator[Proposal]]
-MOVES: tuple[Move, ...] = (merge, split, swap, reshape)
+MOVES: tuple[Move, ...] = (merge, annex, split, swap, reshape)
 """Moves that are there to raise the bound."""
 SIMPLER: tuple[Move, ...] = (annex,)
 """Moves after which fewer processes do the same work."""

@@ -41,7 +41,7 @@ FIRST_STEPS = BLOCK
 """Steps of the first rung."""
 RACE_STEPS = 2 * BLOCK
 """Steps of the later ones."""
-KEEP = 1 / 3
+KEEP = 1 / 2
 """Share of the starts that goes on to the next rung."""
 FINALISTS = 2
 """Starts that may be improved by moves before one is chosen."""
@@ -125,7 +125,7 @@ class Contender:
 
 
 def race(contenders: list[Contender], batch: Batch, tol: float, tell: Tell) -> list[Contender]:
-    """Successive thirds on the bound, down to the finalists. Returns these, best first."""
+    """Successive halving on the bound, down to the finalists. Returns these, best first."""
     running = list(contenders)
     rung = 0
     while len(running) > FINALISTS or (rung == 0 and len(running) > 1):
@@ -251,8 +251,11 @@ def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell:
     """Let fewer processes do the same work, each way once, where that costs next to nothing.
 
     This comes after the training, which would go back to sharing where the bound is a little
-    higher there.
+    higher there. It is for a single input, where functions coincide along a stretch that everyone
+    can see; among several inputs they agree in scattered places, and dividing these helps nobody.
     """
+    if problem.sample.X.shape[1] > 1:
+        return contender.result()
     tried: set[str] = set()
     while True:
         trials = promising(problem, contender, batch, SIMPLER)

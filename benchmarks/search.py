@@ -1,0 +1,135 @@
+"""What each piece of the search is worth: success and time without it.
+
+    python benchmarks/search.py --seeds 3 -o benchmarks/search.md
+
+Every variant fits the same data sets with the same seeds (from 100); only one piece is missing.
+A fit succeeds when the adjusted Rand index on the points that can be told apart is at least .95,
+and for the outlier task when the signal is within twice the error of an exact GP that knows the
+inliers. A piece earns its place by the successes it adds on some task.
+"""
+
+import argparse
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from recovery import FIRST_SEED, _noise_oracle, _rmse
+from sklearn.metrics import adjusted_rand_score
+
+from dagp import DAGP, GP, Noise, SearchWarning, datasets, moves, search, starts
+
+
+def multimodal(seed: int) -> bool:
+    """The paper's three functions."""
+    data = datasets.multimodal(random_state=seed)
+    model = DAGP(4, random_state=seed).fit(data.X, data.y)
+    x = data.X[:, 0]
+    middle = (x > 0) & (x < 5)
+    left = -np.sort(-model.predict_assignment([[-4.0]]))[0, :2]
+    ari = adjusted_rand_score(data.process[middle], model.assignment_[middle])
+    return bool(model.active_.sum() == 3 and ari >= 0.95 and np.all(abs(left * 3 - [2, 1]) < 0.21))
+
+
+def outliers(seed: int) -> bool:
+    """One signal among four times as many outliers."""
+    data = datasets.noise_separation(0.8, random_state=seed)
+    model = DAGP(processes=[GP(), Noise()], random_state=seed).fit(data.X, data.y)
+    error = _rmse(np.asarray(model.processes_[0].predict(data.X_test)), data.y_test)
+    return error < 2 * _noise_oracle(data, 0.8)["oracle_rmse"]
+
+
+def _told_apart(draw: Callable[..., Any], **settings: Any) -> Callable[[int], bool]:
+    def task(seed: int) -> bool:
+        data = draw(random_state=seed)
+        model = DAGP(**settings, random_state=seed).fit(data.X, data.y)
+        at = data.separable
+        return adjusted_rand_score(data.process[at], model.assignment_[at]) >= 0.95
+
+    return task
+
+
+TASKS: dict[str, Callable[[int], bool]] = {
+    "multimodal": multimodal,
+    "80 % outliers": outliers,
+    "4 curves": _told_apart(lambda **k: datasets.crossings(4, 1, **k), n_processes=4),
+    "heteroscedastic": _told_apart(datasets.heteroscedastic, n_processes=2),
+    "trajectories": _told_apart(datasets.trajectories, processes=[GP(), GP(), GP(), Noise()]),
+}
+
+
+def without_kind(kind: str) -> Any:
+    """A portfolio that lacks a kind of start."""
+    full = starts.portfolio
+    return patch.object(
+        starts,
+        "portfolio",
+        lambda problem: [k for k in full(problem) if k != kind] or ["isolation"],
+    )
+
+
+def without_move(move: Callable[..., Any]) -> Any:
+    """Moves without one."""
+    return patch.object(search, "MOVES", tuple(m for m in moves.MOVES if m is not move))
+
+
+VARIANTS: dict[str, Callable[[], Any]] = {
+    "everything": contextlib.nullcontext,
+    "without track starts": lambda: without_kind("track"),
+    "without consensus starts": lambda: without_kind("consensus"),
+    "without rank starts": lambda: without_kind("rank"),
+    "without cluster starts": lambda: without_kind("cluster"),
+    "without draw starts": lambda: without_kind("draw"),
+    "without magnitude starts": lambda: without_kind("magnitude"),
+    "without merge": lambda: without_move(moves.merge),
+    "without split": lambda: without_move(moves.split),
+    "without swap": lambda: without_move(moves.swap),
+    "without reshape": lambda: without_move(moves.reshape),
+    "without annex": lambda: patch.object(search, "SIMPLER", ()),
+    "one finalist": lambda: patch.object(search, "FINALISTS", 1),
+}
+
+
+def measure(variants: list[str], seeds: range) -> Iterator[tuple[str, dict[str, int], float]]:
+    """Successes per task and seconds per fit, variant by variant."""
+    for variant in variants:
+        begin = time.perf_counter()
+        wins = {}
+        with VARIANTS[variant]():
+            for name, task in TASKS.items():
+                wins[name] = sum(task(seed) for seed in seeds)
+        yield variant, wins, (time.perf_counter() - begin) / len(seeds) / len(TASKS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("-o", "--out", type=Path, default=Path("benchmarks/search.md"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", SearchWarning)
+    multimodal(0)  # the compiler's time is no variant's
+    head = ["variant", *TASKS, "all", "seconds a fit"]
+    lines = [
+        "# What each piece of the search is worth",
+        "",
+        f"Successes of {options.seeds} seeds a task (from {FIRST_SEED}), default settings. Made by",
+        f"`python benchmarks/search.py --seeds {options.seeds}`.",
+        "",
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+    ]
+    seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
+    for variant, wins, seconds in measure(options.variants, seeds):
+        cells = [variant, *map(str, wins.values()), str(sum(wins.values())), f"{seconds:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+        options.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
