@@ -93,10 +93,11 @@ def follow(
     state = _Curves(level, level, one, 0 * one, decay**2 * one)
     log_weight = np.full(shape[:2], -np.log(PARTICLES))
     evidence = np.zeros(len(settings))
-    share = CLUTTER if clutter else 0.0
-    with np.errstate(divide="ignore"):  # nothing is off the curves where there is no clutter
-        off_curve = np.log(share) - np.sum(np.log(np.ptp(y, axis=0)))
-    on_curve = np.log1p(-share) - np.log(curves)
+    width = np.ptp(y, axis=0)
+    off_curve, on_curve = -np.inf, -np.log(curves)
+    if clutter:
+        off_curve = np.log(CLUTTER) - np.sum(np.log(np.where(width > 0, width, 1.0)))
+        on_curve = np.log1p(-CLUTTER) - np.log(curves)
     choices: list[np.ndarray] = []
     parents: list[np.ndarray | None] = []
     for distance, point in zip(np.diff(x, prepend=x[:1]), y, strict=True):
