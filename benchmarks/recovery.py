@@ -84,7 +84,7 @@ def noise(seed: int) -> Iterator[Row]:
                 "noise": level,
                 "outliers": outliers,
                 "seed": seed,
-                "rmse": _rmse(signal, data.y_test),
+                "rmse": rmse(signal, data.y_test),
                 "mll": float(np.mean(mixture.log_prob(data.y_test))),
                 "accuracy": float(1 - wrong.mean()),
                 "lost": int(np.sum(wrong & (data.process == 0))),
@@ -93,12 +93,12 @@ def noise(seed: int) -> Iterator[Row]:
                 "seconds": seconds,
             }
             if level > 0:
-                row.update(_noise_oracle(data, outliers))
+                row.update(noise_oracle(data, outliers))
                 row["rmse_ratio"] = row["rmse"] / row["oracle_rmse"]
             yield row
 
 
-def _noise_oracle(data: Any, outliers: float) -> Row:
+def noise_oracle(data: Any, outliers: float) -> Row:
     inlier = data.process == 0
     kernel = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.02)
     oracle = GaussianProcessRegressor(kernel).fit(data.X[inlier], data.y[inlier])
@@ -106,7 +106,7 @@ def _noise_oracle(data: Any, outliers: float) -> Row:
     variance = std**2 - oracle.kernel_.k2.noise_level
     density = -0.5 * ((data.y_test - mean) ** 2 / variance + np.log(2 * np.pi * variance))
     return {
-        "oracle_rmse": _rmse(mean, data.y_test),
+        "oracle_rmse": rmse(mean, data.y_test),
         "oracle_mll": float(np.mean(density) + np.log(1 - outliers)),
     }
 
@@ -164,7 +164,7 @@ def harder(seed: int) -> Iterator[Row]:
         }
 
 
-def _rmse(a: np.ndarray, b: np.ndarray) -> float:
+def rmse(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sqrt(np.mean((a - b) ** 2)))
 
 

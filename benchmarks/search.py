@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from recovery import FIRST_SEED, _noise_oracle, _rmse
+from recovery import FIRST_SEED, noise_oracle, rmse
 from sklearn.metrics import adjusted_rand_score
 
 from dagp import DAGP, GP, Noise, SearchWarning, datasets, moves, search, starts
@@ -39,8 +39,8 @@ def outliers(seed: int) -> bool:
     """One signal among four times as many outliers."""
     data = datasets.noise_separation(0.8, random_state=seed)
     model = DAGP(processes=[GP(), Noise()], random_state=seed).fit(data.X, data.y)
-    error = _rmse(np.asarray(model.processes_[0].predict(data.X_test)), data.y_test)
-    return error < 2 * _noise_oracle(data, 0.8)["oracle_rmse"]
+    error = rmse(np.asarray(model.processes_[0].predict(data.X_test)), data.y_test)
+    return error < 2 * noise_oracle(data, 0.8)["oracle_rmse"]
 
 
 def _told_apart(draw: Callable[..., Any], **settings: Any) -> Callable[[int], bool]:

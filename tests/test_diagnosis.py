@@ -7,9 +7,12 @@ import pytest
 
 from dagp import DAGP, SearchWarning, datasets
 from dagp.diagnosis import agreement, other_solutions, review
+from dagp.model import Batch
 from dagp.search import Contender
 from dagp.starts import Start
 from dagp.train import State
+
+BATCH = Batch(np.zeros((20, 1)), np.zeros((20, 1)), np.ones(20), np.zeros((20, 2)))
 
 
 def contender(shares, bound, rungs=2, fate="finalist"):
@@ -54,7 +57,8 @@ def one_and_another(rival_bound, monkeypatch):
     monkeypatch.setattr("dagp.diagnosis._jitters", lambda _: [])
     ranking = [contender(halves(), 100.0, fate="kept"), contender(halves(flip=5), rival_bound)]
     result = ranking[0].result()._replace(status="converged")
-    review(result, ranking, None, np.ones(20))
+    (other,) = review(result, ranking, BATCH, np.ones(20))
+    assert other is ranking[1]
 
 
 def test_a_tie_is_reported(monkeypatch):
@@ -70,9 +74,11 @@ def test_a_solution_found_once_is_reported(monkeypatch):
 def test_a_solution_found_again_is_not_doubted(monkeypatch):
     monkeypatch.setattr("dagp.diagnosis._jitters", lambda _: [])
     ranking = [contender(halves(), 100.0, fate="kept"), contender(halves(), 90.0)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        review(ranking[0].result()._replace(status="converged"), ranking, None, np.ones(20))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = ranking[0].result()._replace(status="converged")
+        assert review(result, ranking, BATCH, np.ones(20)) == []
+    assert caught == []
 
 
 @pytest.fixture(scope="module")

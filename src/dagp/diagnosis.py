@@ -80,8 +80,13 @@ def quadrature_error(model: DataAssociation, batch: Batch) -> float:
     return abs(float(finer) - float(plain))
 
 
-def review(result: Result, ranking: list[Contender], batch: Batch, weight: np.ndarray) -> None:
-    """Warn of everything a user should know; raise where there is no result."""
+def review(
+    result: Result, ranking: list[Contender], batch: Batch, weight: np.ndarray
+) -> list[Contender]:
+    """Warn of everything a user should know, raise where there is no result.
+
+    Returns the best start of every other solution.
+    """
     if not np.isfinite(result.bound):
         causes = "; ".join(f"{c.start.kind}: {c.status}" for c in ranking)
         raise FitError(
@@ -103,23 +108,22 @@ def review(result: Result, ranking: list[Contender], batch: Batch, weight: np.nd
                 UserWarning,
                 stacklevel=3,
             )
-    for doubt in _doubts(result, ranking, batch, weight):
-        warnings.warn(doubt, SearchWarning, stacklevel=3)
+    support, others = other_solutions(ranking, weight)
+    if others and result.status != "stopped":
+        for doubt in _doubts(ranking, others[0], support, batch):
+            warnings.warn(doubt, SearchWarning, stacklevel=3)
+    return others
 
 
 def _doubts(
-    result: Result, ranking: list[Contender], batch: Batch, weight: np.ndarray
+    ranking: list[Contender], rival: Contender, support: int, batch: Batch
 ) -> Iterator[str]:
-    """Reasons to look for other solutions."""
-    support, others = other_solutions(ranking, weight)
-    if not others or result.status == "stopped":
-        return
-    rival = others[0]
+    """Reasons to prefer the best other solution, or to look for more."""
     # A runner-up is not trained to the end: what the search itself calls a tie is one here.
-    margin = GAIN * float(weight.sum())
+    margin = GAIN * float(np.sum(batch.weight))
     lead = ranking[0].bound - rival.bound
     if lead < 5 * margin:
-        margin += quadrature_error(result.state.model, batch)
+        margin += quadrature_error(ranking[0].state.model, batch)
         margin += quadrature_error(rival.state.model, batch)
     if lead < margin:
         yield (

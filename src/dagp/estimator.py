@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dagp import summary
 from dagp.data import Sample, Units, canonical, to_batch
-from dagp.diagnosis import other_solutions, review
+from dagp.diagnosis import review
 from dagp.fitted import fitted_process
 from dagp.mixture import Mixture
 from dagp.posterior import Posterior
@@ -193,10 +193,9 @@ class DAGP(RegressorMixin, BaseEstimator):
                 previous=None if previous is None else previous.model,
             )
             batch = to_batch(standard, len(priors))
-            review(result, ranking, batch, standard.weight)
+            others = review(result, ranking, batch, standard.weight)
             if self.n_processes == "auto" and result.status != "stopped":
-                problem, result = prune(problem, result, self.max_iter, self.tol)
-        _, others = other_solutions(ranking, standard.weight)
+                result = prune(problem, result, self.max_iter, self.tol)
         self._read_off(sample, units, result, ranking)
         self.restarts_ = [c.record() for c in ranking]
         self.alternatives_ = [self._alternative(sample, units, c) for c in others]

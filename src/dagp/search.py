@@ -316,14 +316,14 @@ def search(
     return settled(result, batch), ranked(contenders)
 
 
-def prune(problem: Problem, result: Result, max_iter: int, tol: float) -> tuple[Problem, Result]:
-    """The problem and its solution without the processes that nothing uses."""
+def prune(problem: Problem, result: Result, max_iter: int, tol: float) -> Result:
+    """The solution without the processes that nothing uses, trained on."""
     shares = np.asarray(result.state.responsibilities)
     weight = problem.sample.weight / problem.sample.weight.sum()
     totals = weight @ shares[: len(weight)]
     used = np.flatnonzero(totals >= UNUSED)
     if len(used) in (0, problem.n_processes):
-        return problem, result
+        return result
     model = result.state.model
     smaller = problem._replace(priors=tuple(problem.priors[k] for k in used))
     batch = jax.tree.map(jnp.asarray, to_batch(smaller.sample, len(used)))
@@ -334,7 +334,7 @@ def prune(problem: Problem, result: Result, max_iter: int, tol: float) -> tuple[
     state, _ = begin(kept, batch, left, PROBE_STEPS)
     trained = train(state, batch, max_iter=max_iter, tol=tol, rate=result.rate)
     trace = np.concatenate([result.trace, trained.trace])
-    return smaller, settled(trained, batch)._replace(trace=trace)
+    return settled(trained, batch)._replace(trace=trace)
 
 
 class _StopSearchError(Exception):
