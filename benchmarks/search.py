@@ -77,6 +77,13 @@ def without_move(move: Callable[..., Any]) -> Any:
     return patch.object(search, "MOVES", tuple(m for m in moves.MOVES if m is not move))
 
 
+@contextlib.contextmanager
+def without_annex() -> Iterator[None]:
+    """Neither among the moves nor in tidying up."""
+    with without_move(moves.annex), patch.object(search, "SIMPLER", ()):
+        yield
+
+
 VARIANTS: dict[str, Callable[[], Any]] = {
     "everything": contextlib.nullcontext,
     "without track starts": lambda: without_kind("track"),
@@ -89,7 +96,7 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "without split": lambda: without_move(moves.split),
     "without swap": lambda: without_move(moves.swap),
     "without reshape": lambda: without_move(moves.reshape),
-    "without annex": lambda: patch.object(search, "SIMPLER", ()),
+    "without annex": without_annex,
     "one finalist": lambda: patch.object(search, "FINALISTS", 1),
 }
 

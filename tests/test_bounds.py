@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from dagp.bounds import collapsed, responsibilities, settle
+from dagp.clutter import Noise
 from dagp.gate import ConstantGate
 from dagp.model import NaturalRates
 from dagp.parameters import trainable
-from dagp.processes import Noise
 from reference import (
     FORBIDDEN,
     NOISE,

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagp import kernels
+from dagp.clutter import Noise, Uniform
 from dagp.parameters import (
     Gamma,
     HalfCauchy,
@@ -20,7 +21,7 @@ from dagp.parameters import (
     parameter,
     trainable,
 )
-from dagp.processes import GP, Noise, Uniform
+from dagp.processes import GP
 from reference import build
 
 pytestmark = pytest.mark.usefixtures("float64")

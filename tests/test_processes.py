@@ -7,8 +7,9 @@ import pytest
 import scipy.stats
 
 from dagp import kernels
+from dagp.clutter import Noise, Uniform
 from dagp.parameters import LogNormal, fixed
-from dagp.processes import GP, Noise, Uniform
+from dagp.processes import GP
 from dagp.sparse import Marginals
 from reference import curve, expectation, setting, smooth
 

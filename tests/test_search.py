@@ -28,7 +28,7 @@ def crossing(n=60):
 
 
 def problem_of(X, y, priors, labels=None):
-    sample = canonical(sample_of(X, y, labels))
+    sample, _ = canonical(sample_of(X, y, labels))
     units = Units.of(sample)
     standard = units.apply(sample)
     inducing = choose_inducing(standard.X, 12, np.random.default_rng(0))
@@ -198,9 +198,10 @@ def test_canonical_rows_are_sorted_distinct_and_weighted():
     X = np.array([[2.0], [1.0], [2.0], [3.0]])
     y = np.array([[1.0], [1.0], [1.0], [0.0]])
     sample = Sample(X, y, np.array([1.0, 2.0, 0.5, 0.0]), np.full(4, -1))
-    rows = canonical(sample)
+    rows, place = canonical(sample)
     assert rows.X.ravel().tolist() == [1.0, 2.0]
     assert rows.weight.tolist() == [2.0, 1.5]
+    assert place.tolist() == [1, 0, 1, -1]
 
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 1000, 1050, 12345])

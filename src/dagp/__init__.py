@@ -4,11 +4,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 from dagp import datasets, kernels, means
+from dagp.clutter import Noise, Uniform
+from dagp.deep import DeepGP
 from dagp.errors import FitError, SearchWarning
 from dagp.estimator import DAGP
 from dagp.mixture import Mixture
 from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed
-from dagp.processes import GP, Noise, Uniform
+from dagp.processes import GP
 
 if TYPE_CHECKING:
     from dagp import plot
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DAGP",
     "GP",
+    "DeepGP",
     "FitError",
     "Gamma",
     "HalfCauchy",

@@ -87,23 +87,27 @@ def _centre_and_unit(column: np.ndarray, weight: np.ndarray) -> tuple[float, flo
     return low / 2 + high / 2, unit
 
 
-def canonical(sample: Sample) -> Sample:
+def canonical(sample: Sample) -> tuple[Sample, Int[np.ndarray, " N"]]:
     """Distinct rows in sorted order, with the weights of equal rows added up.
 
     What is fitted then cannot depend on the order of the rows, and a repeated row is the same
-    thing as a row of double weight. Rows of zero weight are as good as absent.
+    thing as a row of double weight. Rows of zero weight are as good as absent. Also says where
+    each row went, −1 for the absent.
     """
     used = sample.weight > 0
     table = np.column_stack([sample.X, sample.y, sample.labels])[used] + 0.0
     rows, inverse = np.unique(table, axis=0, return_inverse=True)
     weight = np.bincount(inverse.ravel(), weights=sample.weight[used])
     D = sample.X.shape[1]
-    return Sample(
+    distinct = Sample(
         np.ascontiguousarray(rows[:, :D]),
         np.ascontiguousarray(rows[:, D:-1]),
         weight,
         rows[:, -1].astype(np.int64),
     )
+    place = np.full(len(sample.X), -1)
+    place[used] = inverse.ravel()
+    return distinct, place
 
 
 def padded_length(n: int) -> int:

@@ -2,21 +2,20 @@
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
-import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
 
-from dagp.bounds import collapsed
 from dagp.errors import FitError, SearchWarning
+from dagp.gate import GPGate
 from dagp.model import Batch, DataAssociation
-from dagp.processes import GPProcess
+from dagp.processes import Function
 from dagp.search import GAIN, Contender
-from dagp.train import Result
-from dagp.typing import Float, Scalar
+from dagp.train import Outlook, Result, outlook
+from dagp.typing import Float, PerPoint, Scalar
 
 __all__ = ["agreement", "other_solutions", "quadrature_error", "review"]
 
@@ -65,19 +64,19 @@ def other_solutions(
 
 
 @jax.jit
-def _refined(model: DataAssociation, batch: Batch) -> tuple[Scalar, Scalar]:
-    projection = model.project(batch.X)
-    finer = eqx.tree_at(lambda m: m.gate, model, model.gate.refined())
-    return (
-        collapsed(model, projection, batch).value,
-        collapsed(finer, projection, batch).value,
-    )
+def _correction(gate: GPGate, seen: Outlook, weight: PerPoint) -> Scalar:
+    """What the bound gains when the gate is averaged over many points instead of a few."""
+    finer = gate.refined().expectations(seen.gate.latent).log_weights
+    refined = seen.log_joint + finer - seen.gate.log_weights
+    change = jax.nn.logsumexp(refined, axis=1) - jax.nn.logsumexp(seen.log_joint, axis=1)
+    return jnp.sum(weight * change)
 
 
 def quadrature_error(model: DataAssociation, batch: Batch) -> float:
     """How far the bound is off because the gate is averaged over few points."""
-    plain, finer = _refined(model, batch)
-    return abs(float(finer) - float(plain))
+    if not isinstance(model.gate, GPGate):
+        return 0.0
+    return abs(float(_correction(model.gate, outlook(model, batch), batch.weight)))
 
 
 def review(
@@ -100,7 +99,7 @@ def review(
             ConvergenceWarning,
             stacklevel=3,
         )
-    for name, jitter in _jitters(result.state.model):
+    for name, jitter in _jitters(result.state.model).items():
         if jitter > _LARGE_JITTER:
             warnings.warn(
                 f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
@@ -138,9 +137,14 @@ def _doubts(
         )
 
 
-def _jitters(model: Any) -> list[tuple[str, float]]:
-    processes = [(f"process {k}", model.process(k)) for k in range(model.n_processes)]
-    named = [(name, p.latent) for name, p in processes if isinstance(p, GPProcess)]
-    if hasattr(model.gate, "latent"):
-        named.append(("the gate", model.gate.latent))
-    return [(name, float(gp.jitter())) for name, gp in named]
+@jax.jit
+def _jitters(model: DataAssociation) -> dict[str, Scalar]:
+    """Relative jitter of every covariance there is, by the name of its owner."""
+    found = {}
+    for group, members in zip(model.groups, model.members, strict=True):
+        if isinstance(group, Function):
+            each = jax.vmap(lambda process: process.latent.jitter())(group)
+            found |= {f"process {k}": each[i] for i, k in enumerate(members)}
+    if isinstance(model.gate, GPGate):
+        found["the gate"] = model.gate.latent.jitter()
+    return found

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dagp import summary
 from dagp.data import Sample, Units, canonical, to_batch
+from dagp.deep import DeepGP
 from dagp.diagnosis import review
 from dagp.fitted import fitted_process
 from dagp.mixture import Mixture
@@ -21,8 +22,8 @@ from dagp.processes import GP, ProcessPrior
 from dagp.runtime import DTYPES, numerics
 from dagp.search import UNUSED, Contender, prune, search
 from dagp.starts import Problem, choose_inducing
-from dagp.train import Progress, Result
-from dagp.typing import Float, RandomState, Table
+from dagp.train import Progress, Result, settled
+from dagp.typing import Float, Int, RandomState, Table
 from dagp.validation import (
     check_inputs,
     check_labels,
@@ -55,8 +56,8 @@ class DAGP(RegressorMixin, BaseEstimator):
         Priors of the processes: a list such as ``[GP(), Noise()]``, or one prior to be repeated
         `n_processes` times. GPs with squared exponential kernels if left out.
     gate
-        Prior of the assignment: a `GP` (squared exponential if left out), or ``"constant"`` for
-        weights that do not depend on the input.
+        Prior of the assignment: a `GP` (squared exponential if left out), a `DeepGP`, or
+        ``"constant"`` for weights that do not depend on the input.
     inducing
         Number of inducing points, or their positions (M, D) in the user's units.
     inference
@@ -111,7 +112,7 @@ class DAGP(RegressorMixin, BaseEstimator):
         self,
         n_processes: int | str = 2,
         processes: Sequence[ProcessPrior] | ProcessPrior | None = None,
-        gate: GP | str | None = None,
+        gate: GP | DeepGP | str | None = None,
         *,
         inducing: Any = None,
         inference: str = "collapsed",
@@ -166,7 +167,7 @@ class DAGP(RegressorMixin, BaseEstimator):
         X, y, weight, labels = self._check_data(X, y, sample_weight, labels, len(priors))
         self.flat_ = y.ndim == 1
         sample = Sample(X, y.reshape(len(y), -1), weight, labels)
-        distinct = canonical(sample)
+        distinct, place = canonical(sample)
         if len(priors) > weight.sum():
             raise ValueError(
                 f"{len(priors)} processes need at least as many rows, X has n_samples = {len(X)}."
@@ -196,18 +197,26 @@ class DAGP(RegressorMixin, BaseEstimator):
             others = review(result, ranking, batch, standard.weight)
             if self.n_processes == "auto" and result.status != "stopped":
                 result = prune(problem, result, self.max_iter, self.tol)
-        self._read_off(sample, units, result, ranking)
+            rivals = [(c, settled(c.result(), batch)) for c in others]
+        self._read_off(sample, place, units, result, ranking)
         self.restarts_ = [c.record() for c in ranking]
-        self.alternatives_ = [self._alternative(sample, units, c) for c in others]
+        self.alternatives_ = [self._alternative(sample, place, units, *r) for r in rivals]
         return self
 
-    def _alternative(self, sample: Sample, units: Units, contender: Contender) -> "DAGP":
+    def _alternative(
+        self,
+        sample: Sample,
+        place: Int[np.ndarray, " N"],
+        units: Units,
+        contender: Contender,
+        result: Result,
+    ) -> "DAGP":
         """Another solution, as an estimator of its own."""
         other = type(self)(**self.get_params(deep=False))
         for name in ("flat_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))
-        other._read_off(sample, units, contender.result(), [contender])
+        other._read_off(sample, place, units, result, [contender])
         other.restarts_, other.alternatives_ = [contender.record()], []
         return other
 
@@ -295,11 +304,20 @@ class DAGP(RegressorMixin, BaseEstimator):
         return any(wishes)
 
     def _read_off(
-        self, sample: Sample, units: Units, result: Result, ranking: list[Contender]
+        self,
+        sample: Sample,
+        place: Int[np.ndarray, " N"],
+        units: Units,
+        result: Result,
+        ranking: list[Contender],
     ) -> None:
         model = jax.tree.map(np.asarray, result.state.model)
         self.posterior_ = Posterior(model, units, self.dtype)
-        shares = self.posterior_.shares(sample.X, sample.y, sample.labels)
+        shares = np.asarray(result.state.responsibilities, np.float64)[place]
+        if np.any(absent := place < 0):
+            asked = (sample.X[absent], sample.y[absent], sample.labels[absent])
+            shares[absent] = self.posterior_.shares(*asked)
+        shares /= shares.sum(axis=1, keepdims=True)
         weight = sample.weight / sample.weight.sum()
         totals = weight @ shares
         self.responsibilities_ = shares

@@ -12,8 +12,10 @@ from dagp.kernels import Kernel
 from dagp.linalg import cholesky
 from dagp.parameters import Parameter, is_parameter
 from dagp.posterior import Posterior
-from dagp.processes import GPProcess
+from dagp.processes import Function, Process
 from dagp.runtime import numerics
+from dagp.sparse import SparseGP
+from dagp.stack import DeepStack, last_layer
 from dagp.typing import Float, RandomState, Table
 from dagp.validation import check_inputs
 
@@ -32,11 +34,12 @@ class FittedProcess:
     index
         Its place in the model; the column of ``responsibilities_`` it owns.
     kind
-        ``"GP"``, ``"Noise"`` or ``"Uniform"``.
+        ``"GP"``, ``"DeepGP"``, ``"Noise"`` or ``"Uniform"``.
     noise_std_
         Standard deviation of an observation around the function, per output.
     kernel_
-        Fitted kernel in the user's units (None for clutter).
+        Fitted kernel in the user's units, of the last layer where there are several (None for
+        clutter).
     weight_
         Share of the data the process accounts for.
 
@@ -66,24 +69,47 @@ class FittedProcess:
         mean = alone.mean()
         return (mean, np.sqrt(alone.variance())) if return_std else mean
 
+    def noise_std(self, X: Table) -> np.ndarray:
+        """Standard deviation of an observation around the function at each row of `X`."""
+        X = check_inputs(self.estimator, X, reset=False)
+        std = self.posterior.noise_std(X, self.index)
+        return std[:, 0] if self.estimator.flat_ else std
+
     def sample_y(
         self, X: Table, n_samples: int = 1, random_state: RandomState = None
     ) -> np.ndarray:
         """Joint draws of the latent function at the rows of `X`: (n_samples, N) or (…, N, P)."""
         X = check_inputs(self.estimator, X, reset=False)
         rng = check_random_state(random_state)
-        mixture = self.posterior.mixture(X, noise=False, flat=False).marginal(self.index)
         process = self.posterior.model.process(self.index)
-        if not isinstance(process, GPProcess):
+        if not isinstance(process, Function):
+            mixture = self.posterior.mixture(X, noise=False, flat=False).marginal(self.index)
             draws = mixture.sample(n_samples, rng)
         else:
+            units, latent = self.posterior.units, process.latent
             with numerics(self.posterior.dtype):
-                covariance = process.latent.covariance(self.posterior.units.standard_x(X))
-                factors = np.asarray(jax.vmap(cholesky)(covariance), np.float64)
-            white = rng.standard_normal((n_samples, *factors.shape[:2]))
-            noise = np.einsum("pnm,spm->snp", factors, white) * self.posterior.units.y_unit
-            draws = mixture.means[:, 0] + noise
+                standard = _joint_draws(latent, units.standard_x(X), n_samples, rng)
+            draws = standard * units.y_unit + units.y_centre
         return draws[..., 0] if self.estimator.flat_ else draws
+
+
+def _joint_draws(
+    latent: SparseGP | DeepStack, X: np.ndarray, n_samples: int, rng: np.random.RandomState
+) -> Float[np.ndarray, "S N P"]:
+    """Draws of a whole function, in standardised units."""
+    if isinstance(latent, DeepStack):
+        # Every draw has its own inner functions, and so its own inputs further down.
+        draws = []
+        for _ in range(n_samples):
+            rows = X
+            for layer in (*latent.inner, latent.last):
+                (rows,) = _joint_draws(layer, rows, 1, rng)
+            draws.append(rows)
+        return np.stack(draws)
+    mean = np.asarray(latent.marginals(latent.project(X)).mean, np.float64)
+    factors = np.asarray(jax.vmap(cholesky)(latent.covariance(X)), np.float64)
+    white = rng.standard_normal((n_samples, *factors.shape[:2]))
+    return mean + np.einsum("pnm,spm->snp", factors, white)
 
 
 def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, weight: float) -> FittedProcess:
@@ -91,18 +117,24 @@ def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, weight: floa
     with numerics(posterior.dtype):
         process = posterior.model.process(k)
         variance = np.asarray(process.noise_variance(), np.float64)
-        if not isinstance(process, GPProcess):
+        if not isinstance(process, Function):
             # Clutter has no function beneath its noise: all of its spread is noise.
             variance = np.asarray(process.marginals(process.project(np.zeros((1, 1)))).variance[0])
     return FittedProcess(
         k,
-        type(process).__name__.removesuffix("Process"),
+        _kind(process),
         np.sqrt(variance) * posterior.units.y_unit,
-        natural(process.latent.kernel) if isinstance(process, GPProcess) else None,
+        natural(last_layer(process.latent).kernel) if isinstance(process, Function) else None,
         weight,
         posterior,
         estimator,
     )
+
+
+def _kind(process: Process) -> str:
+    if isinstance(process, Function):
+        return "DeepGP" if isinstance(process.latent, DeepStack) else "GP"
+    return type(process).__name__.removesuffix("Process")
 
 
 def natural(kernel: Kernel) -> Kernel:

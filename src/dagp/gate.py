@@ -7,11 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import norm, qmc
 
+from dagp.deep import DeepGP, DeepStack, normal_points
 from dagp.kernels import SquaredExponential
 from dagp.parameters import LogNormal, parameter
-from dagp.processes import GP, Setting
+from dagp.processes import GP, Setting, over_samples, per_sample
 from dagp.sparse import Marginals, Projection, SparseGP
 from dagp.typing import Array, Float, Inputs, PerPoint, PerProcess, Scalar
 
@@ -23,6 +23,7 @@ __all__ = [
     "Rule",
     "build_gate",
     "gate_rule",
+    "grown_gate",
 ]
 
 
@@ -38,7 +39,9 @@ class GateMarginals(NamedTuple):
     """E_q[log softmax_k(α(x_n))]."""
     weights: PerProcess
     """E_q[softmax_k(α(x_n))]; rows sum to one."""
-    curvature: PerProcess
+    slope: Float[Array, "SN K"]
+    """The same for every sample of a deep gate; a plain one has a single sample."""
+    curvature: Float[Array, "SN K"]
     """E_q[π(1 − π)] with π = softmax(α): how fast the log weights bend."""
 
 
@@ -87,44 +90,42 @@ def gate_rule(processes: int, count: int = 16) -> Rule:
     """Points for the K functions of a gate.
 
     With two processes the softmax sees only the difference of the two functions: one dimension,
-    which Gauss-Hermite nodes solve almost exactly. Otherwise the points are quasi-random, with
-    exact mean and covariance. Without the right covariance the error has the same sign at every
-    data point, and training learns to exploit it.
+    which Gauss-Hermite nodes solve almost exactly. Otherwise the points are quasi-random.
     """
     if processes == 2:
         nodes, masses = np.polynomial.hermite_e.hermegauss(min(count, 64))
         return Rule(nodes[:, None] * np.array([0.5, -0.5]), masses / masses.sum())
-    pairs = max(count // 2, 2 * processes)
-    sobol = qmc.Sobol(processes, scramble=True, rng=np.random.default_rng(0))
-    uniform = sobol.random_base2(int(np.ceil(np.log2(pairs))))
-    half = norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
-    lower = np.linalg.cholesky(half.T @ half / len(half))
-    half = np.linalg.solve(lower, half.T).T
-    points = np.concatenate([half, -half])
+    points = normal_points(processes, count)
     return Rule(points, np.full(len(points), 1 / len(points)))
 
 
 class GPGate(Gate):
     """K functions with a common GP prior, through a softmax."""
 
-    latent: SparseGP
+    latent: SparseGP | DeepStack
     rule: Rule
 
     def project(self, X: Inputs) -> Projection:
         return self.latent.project(X)
 
     def marginals(self, projection: Projection) -> GateMarginals:
-        latent = self.latent.marginals(projection)
+        return self.expectations(self.latent.marginals(projection))
+
+    def expectations(self, latent: Marginals) -> GateMarginals:
+        """What the gate says where its functions have these marginals."""
         draws = latent.mean + self._displacements(latent.variance)
         # One exponential serves the normaliser and the softmax.
         top = jax.lax.stop_gradient(jnp.max(draws, axis=-1, keepdims=True))
         odds = jnp.exp(draws - top)
         total = jnp.sum(odds, axis=-1, keepdims=True)
         weights = odds / total
+        log_weights = latent.mean - self._expect(jnp.log(total) + top)
+        slope, samples = self._expect(weights), self.latent.samples
         return GateMarginals(
             latent,
-            latent.mean - self._expect(jnp.log(total) + top),
-            self._expect(weights),
+            over_samples(log_weights, samples),
+            over_samples(slope, samples),
+            slope,
             self._expect(weights * (1 - weights)),
         )
 
@@ -148,13 +149,15 @@ class GPGate(Gate):
         # Bonnet's and Price's theorems: derivatives with respect to a Gaussian's mean and
         # variance are expected first and (halved) second derivatives. The second one of
         # logsumexp is π(1 − π) ≥ 0, so the precision stays above the identity.
-        gradient = weight[:, None] * (responsibilities - marginals.weights)
-        curvature = weight[:, None] * marginals.curvature
+        samples = self.latent.samples
+        weight = per_sample(weight[:, None] / samples, samples)
+        gradient = weight * (per_sample(responsibilities, samples) - marginals.slope)
+        curvature = weight * marginals.curvature
         latent = self.latent.natural_step(projection, marginals.latent, gradient, curvature, rate)
         return eqx.tree_at(lambda gate: gate.latent, self, latent)
 
     def kl(self) -> Scalar:
-        return self.latent.q.kl()
+        return self.latent.kl()
 
     def refined(self) -> "GPGate":
         return GPGate(self.latent, gate_rule(self.rule.points.shape[1], 256))
@@ -172,7 +175,7 @@ class ConstantGate(Gate):
         latent = Marginals(self.log_weights + projection, projection)
         log_weights = jax.nn.log_softmax(latent.mean, axis=-1)
         weights = jnp.exp(log_weights)
-        return GateMarginals(latent, log_weights, weights, weights * (1 - weights))
+        return GateMarginals(latent, log_weights, weights, weights, weights * (1 - weights))
 
     def natural_step(
         self,
@@ -182,6 +185,12 @@ class ConstantGate(Gate):
         weight: PerPoint,
         rate: Scalar | float,
     ) -> "ConstantGate":
+        return self.counted(responsibilities, weight, rate)
+
+    def counted(
+        self, responsibilities: PerProcess, weight: PerPoint, rate: Scalar | float
+    ) -> "ConstantGate":
+        """Move the weights towards what was counted."""
         # The optimum is the mean responsibility. One pseudo-count, shared among the processes,
         # keeps the weight of an unused process above zero so that it can come back.
         count = jnp.sum(weight[:, None] * responsibilities, axis=0) + 1 / responsibilities.shape[1]
@@ -196,16 +205,24 @@ class ConstantGate(Gate):
         return self
 
 
-def build_gate(prior: GP | str | None, setting: Setting, processes: int) -> Gate:
+def build_gate(prior: GP | DeepGP | str | None, setting: Setting, processes: int) -> Gate:
     """The gate a user asked for, for standardised data."""
     if processes == 1 or prior == "constant":
         return ConstantGate(np.zeros(processes))
     prior = DEFAULT_GATE if prior is None else prior
-    if not isinstance(prior, GP):
-        raise ValueError(f'gate must be None, "constant" or a GP, got {prior!r}.')
-    # Gate functions are log odds: they have no unit, whatever the unit of y.
-    unitless = setting._replace(y_centre=np.zeros(1), y_unit=np.ones(1))
-    return GPGate(
-        prior.latent(unitless, outputs=processes),
-        gate_rule(processes),
-    )
+    if not isinstance(prior, GP | DeepGP):
+        raise ValueError(f'gate must be None, "constant", a GP or a DeepGP, got {prior!r}.')
+    return GPGate(prior.latent(_unitless(setting), outputs=processes), gate_rule(processes))
+
+
+def grown_gate(prior: GP | DeepGP | str | None, plain: Gate, setting: Setting) -> Gate:
+    """The gate that was asked for, beginning as the plain one that the search found."""
+    if not isinstance(prior, DeepGP) or not isinstance(plain, GPGate):
+        return plain
+    assert isinstance(plain.latent, SparseGP)
+    return GPGate(prior.deepened(plain.latent, _unitless(setting)), plain.rule)
+
+
+def _unitless(setting: Setting) -> Setting:
+    """Gate functions are log odds: they have no unit, whatever the unit of y."""
+    return setting._replace(y_centre=np.zeros(1), y_unit=np.ones(1))

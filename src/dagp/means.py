@@ -11,7 +11,7 @@ import numpy as np
 from dagp.parameters import Parameter, parameter
 from dagp.typing import Array, Float, Inputs, Outputs
 
-__all__ = ["Centred", "Constant", "Identity", "InUnits", "Linear", "Mean", "Zero"]
+__all__ = ["Centred", "Constant", "Identity", "InUnits", "Linear", "Mean", "Projection", "Zero"]
 
 
 def _real(name: str) -> Any:
@@ -85,6 +85,19 @@ class Identity(Mean):
 
     def __call__(self, X: Inputs) -> Outputs:
         return jnp.asarray(X)
+
+
+class Projection(Mean):
+    """The input in other directions (for inner layers whose width is not that of the input).
+
+    >>> Projection(np.array([[1.0], [2.0]]))(np.ones((1, 2))).tolist()
+    [[3.0]]
+    """
+
+    axes: Float[Array, "D W"]
+
+    def __call__(self, X: Inputs) -> Outputs:
+        return X @ self.axes
 
 
 class Centred(Mean):

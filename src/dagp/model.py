@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dagp.gate import Gate, GateMarginals
 from dagp.parameters import log_prior
@@ -71,10 +72,10 @@ class DataAssociation(eqx.Module):
             shapes = tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(process))
             makes.setdefault((jax.tree.structure(process), shapes), []).append(k)
         groups = tuple(
-            jax.tree.map(lambda *leaves: jnp.stack(leaves), *(processes[k] for k in members))
+            jax.tree.map(lambda *leaves: np.stack(leaves), *(processes[k] for k in members))
             for members in makes.values()
         )
-        gate = jax.tree.map(jnp.asarray, gate)
+        gate = jax.tree.map(np.asarray, gate)
         return DataAssociation(groups, gate, tuple(tuple(m) for m in makes.values()))
 
     @property
@@ -98,9 +99,13 @@ class DataAssociation(eqx.Module):
         """The model with process k replaced by what `change` makes of it."""
         where = next(g for g, members in enumerate(self.members) if k in members)
         place, changed = self.members[where].index(k), change(self.process(k))
-        group = jax.tree.map(
-            lambda stack, leaf: jnp.asarray(stack).at[place].set(leaf), self.groups[where], changed
-        )
+
+        def put(stack: Array, leaf: Array) -> np.ndarray:
+            stack = np.array(stack)
+            stack[place] = leaf
+            return stack
+
+        group = jax.tree.map(put, self.groups[where], changed)
         groups = (*self.groups[:where], group, *self.groups[where + 1 :])
         return DataAssociation(groups, self.gate, self.members)
 
@@ -151,6 +156,15 @@ class DataAssociation(eqx.Module):
         """Log priors of all hyperparameters that carry one."""
         groups = (jnp.sum(jax.vmap(log_prior)(group)) for group in self.groups)
         return sum(groups, start=log_prior(self.gate))
+
+    def means(self, marginals: ModelMarginals) -> Float[Array, "K N P"]:
+        """Mean of each process at the points of the marginals."""
+
+        def mean(process: Process, part: Any) -> Outputs:
+            components = process.components(part)
+            return jnp.tensordot(components.masses, components.mean, axes=1)
+
+        return self.in_order(tuple(map(jax.vmap(mean), self.groups, marginals.groups)))
 
     def noise_variances(self) -> Float[Array, "K P"]:
         """Noise variance of each process."""

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dagp.clutter import NoiseProcess
 from dagp.data import Sample
 from dagp.model import DataAssociation
-from dagp.processes import NoiseProcess
 from dagp.typing import Bool, Float
 
 __all__ = [

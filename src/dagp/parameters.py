@@ -53,7 +53,7 @@ class LogNormal(Prior):
     median: Array
     std: Array
 
-    def __init__(self, median: float, std: float = 1.0):
+    def __init__(self, median: Any, std: float = 1.0):
         self.median = _positive(median, "median")
         self.std = _positive(std, "std")
 

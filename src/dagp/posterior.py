@@ -4,20 +4,19 @@ One compiled shape serves every call: inputs go through in chunks of the same si
 bounded and no new length compiles anything.
 """
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dagp.bounds import responsibilities
 from dagp.data import Units, allowed, padded
 from dagp.mixture import Mixture
 from dagp.model import Batch, DataAssociation
-from dagp.processes import NoiseProcess, NoiseTails
+from dagp.processes import Components, Function
 from dagp.runtime import numerics
 from dagp.typing import Float, Inputs, Int, PerProcess
 
@@ -27,12 +26,11 @@ CHUNK = 1024
 
 
 @jax.jit
-def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, Any, Any]:
+def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, tuple[Components, ...]]:
     model = eqx.tree_at(lambda m: m.gate, model, model.gate.refined())
     marginals = model.marginals(model.project(X))
-    mean = model.in_order(tuple(part.mean for part in marginals.groups))
-    variance = model.in_order(tuple(part.variance for part in marginals.groups))
-    return marginals.gate.weights, jnp.moveaxis(mean, 0, 1), jnp.moveaxis(variance, 0, 1)
+    parts = map(jax.vmap(lambda p, m: p.components(m)), model.groups, marginals.groups)
+    return marginals.gate.weights, tuple(parts)
 
 
 @jax.jit
@@ -52,26 +50,38 @@ class Posterior:
         self, X: Float[np.ndarray, "N D"], *, noise: bool = True, flat: bool = True
     ) -> Mixture:
         """The predictive mixture; `flat` drops the axis of a single output."""
-        weights, means, variances = self._predictive(X)
-        if noise:
-            with numerics(self.dtype):
-                variances = variances + np.asarray(self.model.noise_variances())
-        owner = list(range(weights.shape[1]))
-        for k in owner.copy():
-            process = self.model.process(k)
-            if isinstance(process, NoiseProcess) and process.uniform:
-                weights, means, variances = _with_tails(process.tails, k, weights, means, variances)
-                owner.append(k)
-        means = means * self.units.y_unit + self.units.y_centre
-        variances = variances * self.units.y_unit**2
+        weights, parts = self._predictive(X)
+        columns = []
+        for k, part in enumerate(parts):
+            spread = part.variance + part.noise if noise else part.variance
+            columns += [
+                # The first of each process stands at the place of the process.
+                (c > 0, k, self.model.uniform[k] and c == 0, mass, part.mean[c], spread[c])
+                for c, mass in enumerate(part.masses)
+                if c == 0 or mass > 0
+            ]
+        _, owner, uniform, masses, means, variances = zip(
+            *sorted(columns, key=lambda column: column[:2]), strict=True
+        )
+        means = np.stack(means, axis=1) * self.units.y_unit + self.units.y_centre
+        variances = np.stack(variances, axis=1) * self.units.y_unit**2
         if flat:
             means, variances = means[..., 0], variances[..., 0]
-        flags = self.model.uniform + (False,) * (len(owner) - self.model.n_processes)
-        return Mixture(weights, means, variances, flags, owner)
+        return Mixture(weights[:, owner] * np.array(masses), means, variances, uniform, owner)
 
     def gate(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N K"]:
         """Mixing weights at `X`."""
         return self._predictive(X)[0]
+
+    def noise_std(self, X: Float[np.ndarray, "N D"], k: int) -> Float[np.ndarray, "N P"]:
+        """Standard deviation of an observation of process k around its function."""
+        part = self._predictive(X)[1][k]
+        if isinstance(self.model.process(k), Function):
+            variance = np.tensordot(part.masses, part.noise, axes=1)
+        else:
+            # Clutter has no function beneath its noise: all of its spread is noise.
+            variance = part.variance[0]
+        return np.sqrt(variance) * self.units.y_unit
 
     def shares(
         self,
@@ -94,31 +104,31 @@ class Posterior:
         shares = np.concatenate(parts)[: len(X)]
         return shares / shares.sum(axis=1, keepdims=True)
 
-    def _predictive(self, X: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, ...]:
+    def _predictive(self, X: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, list[Components]]:
+        """Mixing weights, and what each process predicts, in standardised units."""
+        weights, groups = [], []
         with numerics(self.dtype):
-            parts = [
-                [np.asarray(part, np.float64) for part in _predictive(self.model, chunk)]
-                for (chunk,) in _chunks(self.units.standard_x(X))
-            ]
-        weights, means, variances = (
-            np.concatenate(column)[: len(X)] for column in zip(*parts, strict=True)
+            for (chunk,) in _chunks(self.units.standard_x(X)):
+                gate, parts = _predictive(self.model, chunk)
+                weights.append(np.asarray(gate, np.float64))
+                groups.append(jax.tree.map(lambda a: np.asarray(a, np.float64), parts))
+        joined = jax.tree.map(
+            lambda *chunks: _join(chunks)[..., : len(X), :] if chunks[0].ndim > 2 else chunks[0],
+            *groups,
         )
-        return weights / weights.sum(axis=1, keepdims=True), means, variances
+        by_process = {
+            k: jax.tree.map(operator.itemgetter(i), group)
+            for group, members in zip(joined, self.model.members, strict=True)
+            for i, k in enumerate(members)
+        }
+        weight = np.concatenate(weights)[: len(X)]
+        weight = weight / weight.sum(axis=1, keepdims=True)
+        return weight, [by_process[k] for k in sorted(by_process)]
 
 
-def _with_tails(
-    tails: NoiseTails, k: int, weights: np.ndarray, means: np.ndarray, variances: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Component k gives a part of its weight to a new one, its tails."""
-    part = weights[:, [k]] * tails.share
-    weights = np.hstack([weights, part])
-    weights[:, [k]] -= part
-    shape = (len(weights), 1, means.shape[2])
-    return (
-        weights,
-        np.hstack([means, np.broadcast_to(tails.mean, shape)]),
-        np.hstack([variances, np.broadcast_to(tails.std**2, shape)]),
-    )
+def _join(chunks: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Chunks of the points, which are the last axis but one."""
+    return np.concatenate(chunks, axis=-2)
 
 
 def _chunks(*columns: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:

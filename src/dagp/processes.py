@@ -1,4 +1,4 @@
-"""Processes: what a user names (`GP`, `Noise`, `Uniform`) and what the model computes with.
+"""Processes: what a user names (`GP`) and what the model computes with.
 
 A *prior* is a plain description in the user's units. Its `build` makes the trainable process for
 standardised data. Every process answers the same few questions: its marginals at some inputs, the
@@ -6,8 +6,9 @@ expected log density of an output, its distance from the prior, and a natural-gr
 """
 
 import abc
+import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,31 +16,32 @@ import numpy as np
 
 from dagp.kernels import Kernel, Product, SquaredExponential, Sum
 from dagp.means import Centred, InUnits, Mean
-from dagp.parameters import Parameter, Prior, parameter
+from dagp.parameters import LogNormal, Parameter, Prior, parameter
 from dagp.sparse import Marginals, Natural, Projection, SparseGP
+from dagp.stack import DeepStack
 from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
 
 __all__ = [
     "GP",
+    "Components",
     "GPProcess",
-    "Noise",
-    "NoiseProcess",
-    "NoiseTails",
+    "HeteroscedasticProcess",
     "Process",
     "ProcessPrior",
     "Setting",
-    "Uniform",
-    "UniformProcess",
 ]
 
 NOISE_FLOOR = 1e-4
 """Least noise of a function, in standardised units: a signal without any noise has no density,
 and a bound that rises for ever."""
-_LOG_2PI = float(np.log(2 * np.pi))
-_TAILS = 0.05
-"""Share of evenly spread noise that is left for its tails."""
-_OUTSIDE = -1e30
-"""Log density where a density is zero: finite, so that no product with zero turns into NaN."""
+NOISE_MEDIAN = 0.1
+NOISE_WIDTH = 2.0
+"""Prior of a function's noise where the user states nothing: median, in standardised units, and
+standard deviation of the logarithm. It says that there is a signal, and little more."""
+_NODES = 5
+"""Normal densities that stand for one whose variance is uncertain."""
+_UNEVEN_RATE = 0.3
+LOG_2PI = float(np.log(2 * np.pi))
 
 
 class Setting(NamedTuple):
@@ -67,8 +69,23 @@ class Setting(NamedTuple):
         return 2 * float(np.log(self.y_unit[0])) if len(self.y_unit) == 1 else 0.0
 
 
+class Components(NamedTuple):
+    """What an observation of a process is a mixture of, C densities a point."""
+
+    masses: Float[Array, " C"]
+    mean: Float[Array, "C N P"]
+    variance: Float[Array, "C N P"]
+    """Of the function."""
+    noise: Float[Array, "C N P"]
+    """Variance of an observation around the function."""
+
+
 class Process(eqx.Module):
-    """A process in standardised units."""
+    """A process in standardised units.
+
+    Where the function is sampled (in deep processes), the marginals have a row for every sample
+    and point, all points of the first sample first.
+    """
 
     @property
     def uniform(self) -> bool:
@@ -80,7 +97,7 @@ class Process(eqx.Module):
         """What depends on the inputs and the hyperparameters, but not on q."""
 
     @abc.abstractmethod
-    def marginals(self, projection: Any) -> Marginals:
+    def marginals(self, projection: Any) -> Any:
         """Mean and variance of the latent function at the projected points."""
 
     @abc.abstractmethod
@@ -88,14 +105,14 @@ class Process(eqx.Module):
         """Variance of an observation around the latent function."""
 
     @abc.abstractmethod
-    def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
+    def expected_log_density(self, marginals: Any, y: Outputs) -> PerPoint:
         """E_q[log p(y_n | f(x_n))], summed over outputs."""
 
     @abc.abstractmethod
     def natural_step(
         self,
         projection: Any,
-        marginals: Marginals,
+        marginals: Any,
         y: Outputs,
         share: PerPoint,
         rate: Scalar | float,
@@ -106,11 +123,30 @@ class Process(eqx.Module):
     def kl(self) -> Scalar:
         """KL divergence of q from the prior."""
 
+    @abc.abstractmethod
+    def components(self, marginals: Any) -> Components:
+        """The predictive density, for observations at the points of the marginals."""
+
+
+def per_sample(values: Float[Array, "N *P"], samples: int) -> Float[Array, "SN *P"]:
+    """The same rows once for every sample."""
+    return values if samples == 1 else jnp.tile(values, (samples, *[1] * (values.ndim - 1)))
+
+
+def over_samples(values: Float[Array, "SN *P"], samples: int) -> Float[Array, "N *P"]:
+    """Mean over the samples of every point."""
+    return values if samples == 1 else split_samples(values, samples).mean(axis=0)
+
+
+def split_samples(values: Float[Array, "SN *P"], samples: int) -> Float[Array, "S N *P"]:
+    """An axis for the samples and one for the points."""
+    return values.reshape(samples, -1, *values.shape[1:])
+
 
 class GPProcess(Process):
-    """A function with a sparse GP prior, observed with Gaussian noise."""
+    """A function with a sparse (possibly deep) GP prior, observed with Gaussian noise."""
 
-    latent: SparseGP
+    latent: SparseGP | DeepStack
     noise_std: Parameter
     floor: Array
     """Standard deviation below which the noise cannot fall."""
@@ -125,9 +161,10 @@ class GPProcess(Process):
         return self.noise_std.value**2 + self.floor**2
 
     def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
-        variance = self.noise_variance()
-        square = (y - marginals.mean) ** 2 + marginals.variance
-        return -0.5 * jnp.sum(square / variance + jnp.log(variance) + _LOG_2PI, axis=-1)
+        variance, samples = self.noise_variance(), self.latent.samples
+        square = (per_sample(y, samples) - marginals.mean) ** 2 + marginals.variance
+        square = over_samples(square, samples)
+        return -0.5 * jnp.sum(square / variance + jnp.log(variance) + LOG_2PI, axis=-1)
 
     def natural_step(
         self,
@@ -137,123 +174,111 @@ class GPProcess(Process):
         share: PerPoint,
         rate: Scalar | float,
     ) -> "GPProcess":
-        weight = share[:, None] / self.noise_variance()
-        gradient = weight * (y - marginals.mean)
+        samples = self.latent.samples
+        weight = per_sample(share[:, None] / samples / self.noise_variance(), samples)
+        gradient = weight * (per_sample(y, samples) - marginals.mean)
         latent = self.latent.natural_step(projection, marginals, gradient, weight, rate)
         return eqx.tree_at(lambda process: process.latent, self, latent)
 
     def kl(self) -> Scalar:
-        return self.latent.q.kl()
+        return self.latent.kl()
+
+    def components(self, marginals: Marginals) -> Components:
+        samples = self.latent.samples
+        mean, variance = (split_samples(part, samples) for part in marginals)
+        noise = jnp.broadcast_to(self.noise_variance(), mean.shape)
+        return Components(jnp.full(samples, 1 / samples), mean, variance, noise)
 
 
-class UniformProcess(Process):
-    """Clutter, equally likely anywhere between two levels."""
+class Uneven(NamedTuple):
+    """Projections, or marginals, of a function and of the log of its noise."""
 
-    low: Float[Array, " P"]
-    high: Float[Array, " P"]
-
-    @property
-    def uniform(self) -> bool:
-        return True
-
-    def project(self, X: Inputs) -> Float[Array, "N 1"]:
-        return jnp.zeros_like(X, shape=(X.shape[0], 1))
-
-    def marginals(self, projection: Float[Array, "N 1"]) -> Marginals:
-        mean, width = (self.high + self.low) / 2, self.high - self.low
-        return Marginals(mean + projection, width**2 / 12 + projection)
-
-    def noise_variance(self) -> Float[Array, " P"]:
-        return jnp.zeros_like(self.low)
-
-    def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
-        inside = jnp.all((self.low <= y) & (y <= self.high), axis=-1)
-        return jnp.where(inside, -jnp.sum(jnp.log(self.high - self.low)), _OUTSIDE)
-
-    def natural_step(
-        self,
-        projection: Any,
-        marginals: Marginals,
-        y: Outputs,
-        share: PerPoint,
-        rate: Scalar | float,
-    ) -> "UniformProcess":
-        return self
-
-    def kl(self) -> Scalar:
-        return jnp.asarray(0.0)
+    function: Any
+    log_noise: Any
 
 
-class NoiseTails(eqx.Module):
-    """What evenly spread noise has beyond its range: a little of a broad normal.
+class HeteroscedasticProcess(Process):
+    """A function whose noise varies with the input, ``variance(x) = noise_std² · exp(g(x))``.
 
-    The range is only as wide as the data were; the next point may lie outside and must not be
-    impossible.
+    The log g has a GP prior of its own. Everything the bound needs is known in closed form.
     """
 
-    share: Array
-    mean: Float[Array, " P"]
-    std: Float[Array, " P"]
+    latent: SparseGP | DeepStack
+    log_noise: SparseGP
+    noise_std: Parameter
+    floor: Array
 
-    def around(self, core: PerPoint, y: Outputs) -> PerPoint:
-        """Log density of a core with these tails."""
-        tails = _log_normal(y, self.mean, self.std)
-        return jnp.logaddexp(jnp.log1p(-self.share) + core, jnp.log(self.share) + tails)
+    def project(self, X: Inputs) -> Uneven:
+        return Uneven(self.latent.project(X), self.log_noise.project(X))
 
-
-class NoiseProcess(Process):
-    """White noise, normal around a constant or spread evenly over the range of the data.
-
-    The function *is* the noise, so q(f) is known exactly.
-    """
-
-    mean: Parameter
-    std: Parameter
-    spread: UniformProcess
-    tails: "NoiseTails"
-    even: Array
-    """One where the noise is spread evenly, zero where it is normal."""
-    open: bool = eqx.field(static=True)
-    """Whether the shape is for the search to find."""
-
-    @property
-    def uniform(self) -> bool:
-        return bool(self.even)
-
-    def project(self, X: Inputs) -> Float[Array, "N 1"]:
-        return self.spread.project(X)
-
-    def marginals(self, projection: Float[Array, "N 1"]) -> Marginals:
-        flat = self.spread.marginals(projection)
-        return Marginals(
-            jnp.where(self.even, flat.mean, self.mean.value + projection),
-            jnp.where(self.even, flat.variance, self.std.value**2 + projection),
+    def marginals(self, projection: Uneven) -> Uneven:
+        return Uneven(
+            self.latent.marginals(projection.function),
+            self.log_noise.marginals(projection.log_noise),
         )
 
     def noise_variance(self) -> Float[Array, " P"]:
-        return jnp.zeros_like(self.std.value)
+        return self.noise_std.value**2 + self.floor**2
 
-    def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
-        normal = _log_normal(y, self.mean.value, self.std.value)
-        core = self.spread.expected_log_density(marginals, y)
-        return jnp.where(self.even, self.tails.around(core, y), normal)
+    def _precision(self, log_noise: Marginals) -> Outputs:
+        """E[1 / variance] at each point."""
+        return jnp.exp(log_noise.variance / 2 - log_noise.mean) / self.noise_variance()
+
+    def _squares(self, function: Marginals, y: Outputs) -> Outputs:
+        """Expected squared distance of each output from the function."""
+        samples = self.latent.samples
+        square = (per_sample(y, samples) - function.mean) ** 2 + function.variance
+        return over_samples(square, samples)
+
+    def expected_log_density(self, marginals: Uneven, y: Outputs) -> PerPoint:
+        function, log_noise = marginals
+        quadratic = self._squares(function, y) * self._precision(log_noise)
+        log_variance = jnp.log(self.noise_variance()) + log_noise.mean
+        return -0.5 * jnp.sum(quadratic + log_variance + LOG_2PI, axis=-1)
 
     def natural_step(
         self,
-        projection: Any,
-        marginals: Marginals,
+        projection: Uneven,
+        marginals: Uneven,
         y: Outputs,
         share: PerPoint,
         rate: Scalar | float,
-    ) -> "NoiseProcess":
-        return self
+    ) -> "HeteroscedasticProcess":
+        function, log_noise = marginals
+        samples, precision = self.latent.samples, self._precision(log_noise)
+        weight = per_sample(share[:, None] / samples * precision, samples)
+        gradient = weight * (per_sample(y, samples) - function.mean)
+        latent = self.latent.natural_step(projection.function, function, gradient, weight, rate)
+        # The derivatives of the expected log density with respect to mean and variance of g.
+        quadratic = share[:, None] * self._squares(function, y) * precision
+        slope = 0.5 * jnp.sum(quadratic - share[:, None], axis=1, keepdims=True)
+        bend = 0.5 * jnp.sum(quadratic, axis=1, keepdims=True)
+        # Not conjugate: full steps overshoot.
+        noise = self.log_noise.natural_step(
+            projection.log_noise, log_noise, slope, bend, _UNEVEN_RATE * rate
+        )
+        return eqx.tree_at(lambda p: (p.latent, p.log_noise), self, (latent, noise))
 
     def kl(self) -> Scalar:
-        return jnp.asarray(0.0)
+        return self.latent.kl() + self.log_noise.kl()
 
-    def reshaped(self) -> "NoiseProcess":
-        """The same noise in the other shape."""
-        return eqx.tree_at(lambda p: p.even, self, 1 - self.even)
+    def components(self, marginals: Uneven) -> Components:
+        samples = self.latent.samples
+        mean, variance = (split_samples(part, samples) for part in marginals.function)
+        nodes, masses = np.polynomial.hermite_e.hermegauss(_NODES)
+        centre, spread = marginals.log_noise.mean, jnp.sqrt(marginals.log_noise.variance)
+        noise = self.noise_variance() * jnp.exp(centre + nodes[:, None, None] * spread)
+        masses = np.tile(masses / masses.sum(), samples) / samples
+        return Components(
+            jnp.asarray(masses),
+            jnp.repeat(mean, _NODES, axis=0),
+            jnp.repeat(variance, _NODES, axis=0),
+            jnp.tile(noise, (samples, 1, 1)),
+        )
+
+
+Function = GPProcess | HeteroscedasticProcess
+"""Processes that are functions of the input."""
 
 
 class ProcessPrior(abc.ABC):
@@ -264,7 +289,11 @@ class ProcessPrior(abc.ABC):
 
     @abc.abstractmethod
     def build(self, setting: Setting) -> Process:
-        """The trainable process for standardised data."""
+        """The trainable process for standardised data, in the plain form the search works with."""
+
+    def grown(self, plain: Process, setting: Setting) -> Process:
+        """The process that was asked for, beginning as the plain one that the search found."""
+        return plain
 
 
 @dataclass(frozen=True)
@@ -280,7 +309,12 @@ class GP(ProcessPrior):
     noise_std
         Standard deviation of the noise to start from (or `fixed`), in the user's units.
     noise_prior
-        Prior on that standard deviation, in the user's units.
+        Prior on that standard deviation, in the user's units. Where neither is stated, the noise
+        is a priori about a tenth of the spread of the data, give or take a factor of seven:
+        there is a signal. A few dozen points overrule it.
+    noise_gp
+        Where the noise varies with the input: prior of the log of its variance around the level
+        above, ``GP()`` for a smooth change.
 
     >>> from dagp import kernels
     >>> GP(kernel=kernels.Matern52(), noise_std=0.1).noise_std
@@ -291,19 +325,27 @@ class GP(ProcessPrior):
     mean: Mean | None = None
     noise_std: Any = None
     noise_prior: Prior | None = None
+    noise_gp: "GP | None" = None
 
     def build(self, setting: Setting) -> GPProcess:
         noise = parameter(self.noise_std, prior=self.noise_prior, name="noise_std")
+        if noise.automatic and noise.prior is None:
+            noise = dataclasses.replace(
+                noise, prior=LogNormal(NOISE_MEDIAN * setting.y_unit, NOISE_WIDTH)
+            )
         return GPProcess(
             self.latent(setting, outputs=len(setting.y_unit)),
             noise.in_units(setting.y_unit).starting_at(setting.noise_std),
             np.asarray(NOISE_FLOOR),
         )
 
+    def grown(self, plain: Process, setting: Setting) -> Process:
+        return uneven(plain, self.noise_gp, setting)
+
     def latent(self, setting: Setting, outputs: int) -> SparseGP:
         """The sparse GP alone, as processes and gates use it."""
         kernel = self.kernel if self.kernel is not None else SquaredExponential()
-        _check_columns(kernel, setting.inducing.shape[1])
+        check_columns(kernel, setting.inducing.shape[1])
         return SparseGP(
             kernel.in_units(setting.x_unit, setting.log_variance_unit, setting.lengthscale),
             _mean_in_units(self.mean, setting),
@@ -312,93 +354,23 @@ class GP(ProcessPrior):
         )
 
 
-@dataclass(frozen=True)
-class Noise(ProcessPrior):
-    """Clutter that carries no information about the input.
-
-    Parameters
-    ----------
-    mean, std
-        Centre and standard deviation to start from (``std=fixed(...)`` to stay there), in the
-        user's units.
-    std_prior
-        Prior on the standard deviation, in the user's units.
-    shape
-        ``"normal"``, ``"uniform"`` over the observed range, or None: whichever explains the data
-        better. Stating a mean, a standard deviation or its prior means a normal.
-
-    >>> Noise(std=2.0)
-    Noise(mean=None, std=2.0, std_prior=None, shape=None)
-    """
-
-    clutter: ClassVar[bool] = True
-    mean: Any = None
-    std: Any = None
-    std_prior: Prior | None = None
-    shape: Literal["normal", "uniform"] | None = None
-
-    def build(self, setting: Setting) -> NoiseProcess:
-        if self.shape not in (None, "normal", "uniform"):
-            raise ValueError(f'Noise(shape=...) is "normal" or "uniform", got {self.shape!r}.')
-        if isinstance(self.mean, Parameter):
-            raise ValueError(
-                "Noise(mean=...) takes numbers; fix the level with Noise(std=fixed(...))."
-            )
-        open_shape = all(
-            stated is None for stated in (self.shape, self.mean, self.std, self.std_prior)
-        )
-        even = setting.even if open_shape else self.shape == "uniform"
-        centre = (
-            0.0
-            if self.mean is None
-            else (np.asarray(self.mean) - setting.y_centre) / setting.y_unit
-        )
-        centre = np.broadcast_to(centre, (len(setting.y_unit),))
-        return NoiseProcess(
-            parameter(centre, support="real", name="mean"),
-            parameter(self.std, prior=self.std_prior, name="std").in_units(setting.y_unit),
-            *_spread(setting),
-            np.asarray(float(even)),
-            open_shape,
-        )
+DEFAULT_LOG_NOISE = SquaredExponential(variance=parameter(None, prior=LogNormal(median=1.0)))
+"""Noise that differs by a factor of e or so between far places."""
 
 
-@dataclass(frozen=True)
-class Uniform(ProcessPrior):
-    """Clutter, equally likely anywhere between `low` and `high` (the observed range if left out).
-
-    >>> Uniform(low=-1.0, high=3.0)
-    Uniform(low=-1.0, high=3.0)
-    """
-
-    clutter: ClassVar[bool] = True
-    low: float | None = None
-    high: float | None = None
-
-    def build(self, setting: Setting) -> UniformProcess:
-        def bound(stated: float | None, observed: np.ndarray) -> np.ndarray:
-            if stated is None:
-                return observed
-            return np.broadcast_to((stated - setting.y_centre) / setting.y_unit, observed.shape)
-
-        low, high = bound(self.low, setting.y_low), bound(self.high, setting.y_high)
-        if not np.all(low < high):
-            raise ValueError(f"Uniform needs low < high, got low={self.low} and high={self.high}.")
-        return UniformProcess(low, high)
-
-
-def _spread(setting: Setting) -> tuple[UniformProcess, NoiseTails]:
-    """Even clutter over the observed range, with tails."""
-    width = setting.y_high - setting.y_low
-    half = np.where(width > 0, width / 2, 0.5)
-    middle = (setting.y_low + setting.y_high) / 2
-    tails = NoiseTails(np.asarray(_TAILS), middle, half)
-    return UniformProcess(middle - half, middle + half), tails
-
-
-def _log_normal(y: Outputs, mean: Any, std: Any) -> PerPoint:
-    z = (y - mean) / std
-    return -jnp.sum(0.5 * z**2 + jnp.log(std) + 0.5 * _LOG_2PI, axis=-1)
+def uneven(process: Process, prior: GP | None, setting: Setting) -> Process:
+    """The process with noise that varies, where a prior says how; it begins constant."""
+    if prior is None:
+        return process
+    assert isinstance(process, GPProcess)
+    if prior.kernel is None:
+        prior = dataclasses.replace(prior, kernel=DEFAULT_LOG_NOISE)
+    columns = setting.inducing.shape[1]
+    logarithmic = setting._replace(
+        y_centre=np.zeros(1), y_unit=np.ones(1), lengthscale=float(np.sqrt(columns))
+    )
+    log_noise = prior.latent(logarithmic, outputs=1)
+    return HeteroscedasticProcess(process.latent, log_noise, process.noise_std, process.floor)
 
 
 def _mean_in_units(mean: Mean | None, setting: Setting) -> Mean:
@@ -408,9 +380,9 @@ def _mean_in_units(mean: Mean | None, setting: Setting) -> Mean:
     return InUnits(scaled, setting.x_centre, setting.x_unit, setting.y_centre, setting.y_unit)
 
 
-def _check_columns(kernel: Kernel, columns: int) -> None:
+def check_columns(kernel: Kernel, columns: int) -> None:
     if isinstance(kernel, Sum | Product):
-        _check_columns(kernel.first, columns)
-        _check_columns(kernel.second, columns)
+        check_columns(kernel.first, columns)
+        check_columns(kernel.second, columns)
     elif kernel.active is not None and not all(-columns <= c < columns for c in kernel.active):
         raise ValueError(f"{kernel!r} asks for a column that X, with {columns} columns, lacks.")

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dagp.clutter import NoiseProcess
 from dagp.data import padded, to_batch
 from dagp.model import Batch, DataAssociation
 from dagp.moves import MOVES, SIMPLER, Move, Proposal, View
-from dagp.processes import NoiseProcess
-from dagp.starts import Problem, Start, build, starts
+from dagp.starts import Problem, Start, build, grown, starts
 from dagp.train import (
     BLOCK,
     LEARNING_RATE,
@@ -29,7 +29,7 @@ from dagp.train import (
     State,
     Status,
     begin,
-    functions,
+    outlook,
     resume,
     settled,
     train,
@@ -152,15 +152,19 @@ def view(problem: Problem, contender: Contender, batch: Batch) -> View:
     """What the moves see of a contender."""
     N = len(problem.sample.X)
     model = contender.state.model
-    means, noise_variance = functions(model, batch)
-    parts = [model.process(k) for k in range(problem.n_processes)]
+    seen = outlook(model, batch)
     return View(
         problem.sample,
         np.asarray(contender.state.responsibilities)[:N],
-        np.asarray(means)[:, :N],
-        np.sqrt(np.asarray(noise_variance)),
+        np.asarray(seen.means)[:, :N],
+        np.sqrt(np.asarray(seen.noise_variances)),
         [k for k, clutter in enumerate(problem.clutter) if not clutter],
-        [k for k, part in enumerate(parts) if isinstance(part, NoiseProcess) and part.open],
+        [
+            k
+            for group, members in zip(model.groups, model.members, strict=True)
+            for k in members
+            if isinstance(group, NoiseProcess) and group.open
+        ],
     )
 
 
@@ -247,7 +251,7 @@ def improve(problem: Problem, contender: Contender, batch: Batch, tol: float, te
             rejected[trial.proposal.name] = trial.proposal.processes
 
 
-def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell: Tell) -> Result:
+def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell: Tell) -> None:
     """Let fewer processes do the same work, each way once, where that costs next to nothing.
 
     This comes after the training, which would go back to sharing where the bound is a little
@@ -255,13 +259,13 @@ def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell:
     can see; among several inputs they agree in scattered places, and dividing these helps nobody.
     """
     if problem.sample.X.shape[1] > 1:
-        return contender.result()
+        return
     tried: set[str] = set()
     while True:
         trials = promising(problem, contender, batch, SIMPLER)
         trial = next((t for t in trials if t.proposal.name not in tried), None)
         if trial is None:
-            return contender.result()
+            return
         tried.add(trial.proposal.name)
         before = np.asarray(contender.state.responsibilities)[: len(trial.proposal.shares)]
         # What one process gives another takes: each point that moves counts twice.
@@ -271,6 +275,23 @@ def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell:
         result = attempt(contender, trial, batch, target, tol, tell, content=True)
         if result.bound > target:
             contender.adopt(result)
+
+
+def grow(
+    problem: Problem, contender: Contender, batch: Batch, max_iter: int, tol: float, report: Report
+) -> None:
+    """Turn the plain processes into the deep ones that were asked for, and train these.
+
+    A deep process begins as the plain one it is made of, so the association is found where
+    finding it is cheap.
+    """
+    plain = contender.state.model
+    model = grown(problem, contender.start, plain)
+    if jax.tree.structure(model) == jax.tree.structure(plain):
+        return
+    contender.state, _ = begin(model, batch, contender.state.responsibilities, 0)
+    contender.rate = LEARNING_RATE
+    contender.advance(batch, max_iter, tol, report)
 
 
 def search(
@@ -304,11 +325,16 @@ def search(
                 contender.advance(batch, RACE_STEPS, tol)
                 improve(problem, contender, batch, tol, listen)
         best = max(finalists, key=lambda c: c.bound)
-        result = best.advance(
-            batch, max_iter, tol, lambda step, bound: bool(tell(Progress("train", 0, step, bound)))
-        )
+
+        def report(step: int, bound: float) -> bool:
+            return bool(tell(Progress("train", 0, step, bound)))
+
+        result = best.advance(batch, max_iter, tol, report)
         if previous is None and result.status != "stopped":
-            result = tidy(problem, best, batch, tol, listen)._replace(status=result.status)
+            tidy(problem, best, batch, tol, listen)
+            best.status = result.status
+            grow(problem, best, batch, max_iter, tol, report)
+        result = best.result()
     except _StopSearchError:
         best = max(contenders, key=lambda c: c.bound)
         result = best.result()._replace(status="stopped")

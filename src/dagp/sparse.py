@@ -14,14 +14,15 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dagp.kernels import Kernel
 from dagp.linalg import cholesky, inverse_factor, jitter_used, log_det
 from dagp.means import Mean
-from dagp.parameters import Parameter
+from dagp.parameters import Parameter, parameter
 from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
 
-__all__ = ["Marginals", "Natural", "Projection", "SparseGP"]
+__all__ = ["Marginals", "Moments", "Natural", "Projection", "SparseGP"]
 
 
 class Projection(NamedTuple):
@@ -50,12 +51,18 @@ class Natural(eqx.Module):
     @staticmethod
     def prior(outputs: int, inducing: int) -> "Natural":
         """The prior itself: what q is before any data."""
-        eye = jnp.broadcast_to(jnp.eye(inducing), (outputs, inducing, inducing))
-        return Natural(eye, jnp.zeros((outputs, inducing)))
+        eye = np.broadcast_to(np.eye(inducing), (outputs, inducing, inducing))
+        return Natural(eye, np.zeros((outputs, inducing)))
 
     def root(self) -> Float[Array, "P M M"]:
         """Inverse Cholesky factor of the precision. Λ is never below the identity: no jitter."""
         return inverse_factor(jnp.linalg.cholesky(self.precision))
+
+    def centre_and_root(self) -> tuple[Float[Array, "P M"], Float[Array, "P M M"]]:
+        """Mean of q, and a root R of its covariance, ``S = RᵀR``."""
+        root = self.root()
+        white = jnp.einsum("pij,pj->pi", root, self.shift)
+        return jnp.einsum("pij,pi->pj", root, white), root
 
     def kl(self) -> Scalar:
         """KL divergence from the whitened prior N(0, I), summed over outputs."""
@@ -67,13 +74,62 @@ class Natural(eqx.Module):
         return 0.5 * (trace + jnp.sum(mean**2) + jnp.sum(log_det(lower)))
 
 
+class Moments(eqx.Module):
+    """q as mean and covariance factor, both moved by the optimiser.
+
+    For functions that no natural-gradient step reaches: the inner layers of a deep process, and
+    everything in the paper's own scheme.
+    """
+
+    mean: Parameter
+    factor: Parameter
+    """Lower triangular, (P, M, M); what is above the diagonal does not count."""
+
+    @staticmethod
+    def of(mean: Float[Array, "P M"], factor: Float[Array, "P M M"]) -> "Moments":
+        """From numbers."""
+        return Moments(
+            parameter(mean, support="real", name="mean"),
+            parameter(factor, support="real", name="factor"),
+        )
+
+    @staticmethod
+    def small(outputs: int, inducing: int, std: float) -> "Moments":
+        """Zero mean, and this standard deviation in every direction."""
+        eye = np.broadcast_to(std * np.eye(inducing), (outputs, inducing, inducing))
+        return Moments.of(np.zeros((outputs, inducing)), eye)
+
+    def centre_and_root(self) -> tuple[Float[Array, "P M"], Float[Array, "P M M"]]:
+        """Mean of q, and a root R of its covariance, ``S = RᵀR``."""
+        return self.mean.value, jnp.swapaxes(jnp.tril(self.factor.value), -1, -2)
+
+    def kl(self) -> Scalar:
+        """KL divergence from the whitened prior N(0, I), summed over outputs."""
+        mean, root = self.centre_and_root()
+        diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
+        # The tiny number keeps the slope finite should the optimiser step across zero.
+        log_det = jnp.sum(jnp.log(diagonal**2 + 1e-20))
+        return 0.5 * (jnp.sum(root**2) + jnp.sum(mean**2) - mean.size - log_det)
+
+
 class SparseGP(eqx.Module):
     """A GP prior, its inducing inputs, and q."""
 
     kernel: Kernel
     mean: Mean
     inducing: Parameter
-    q: Natural
+    q: Natural | Moments
+
+    @property
+    def outputs(self) -> int:
+        """Functions that share the kernel and the inducing inputs."""
+        q = self.q
+        return len(q.shift) if isinstance(q, Natural) else len(q.mean.raw)
+
+    @property
+    def samples(self) -> int:
+        """Rows of a projection per row of the inputs; a deep function has more."""
+        return 1
 
     def project(self, X: Inputs) -> Projection:
         """Project a batch onto the whitened inducing values."""
@@ -87,10 +143,9 @@ class SparseGP(eqx.Module):
 
     def marginals(self, projection: Projection) -> Marginals:
         """Mean and variance of the function at the projected points."""
-        root = self.q.root()
-        white = jnp.einsum("pij,pj->pi", root, self.q.shift)
+        centre, root = self.q.centre_and_root()
         spread = root @ projection.basis
-        mean = projection.mean + jnp.einsum("pi,pin->np", white, spread)
+        mean = projection.mean + (centre @ projection.basis).T
         variance = projection.residual[:, None] + jnp.sum(spread**2, axis=1).T
         return Marginals(mean, variance)
 
@@ -107,6 +162,8 @@ class SparseGP(eqx.Module):
         `gradient` is ∂L/∂mean and `weight` is −2 ∂L/∂variance, both per point and output.
         With a Gaussian likelihood and ``rate = 1`` this is the exact weighted solution.
         """
+        if not isinstance(self.q, Natural):
+            raise TypeError("A natural-gradient step needs q in natural parameters.")
         basis = projection.basis
         target = gradient + weight * (marginals.mean - projection.mean)
         precision = jax.vmap(lambda w: (basis * w) @ basis.T)(weight.T) + jnp.eye(basis.shape[0])
@@ -119,9 +176,13 @@ class SparseGP(eqx.Module):
     def covariance(self, X: Inputs) -> Float[Array, "P N N"]:
         """Joint covariance of the function values at the rows of `X`, per output."""
         projection = self.project(X)
-        basis, spread = projection.basis, self.q.root() @ projection.basis
+        basis, spread = projection.basis, self.q.centre_and_root()[1] @ projection.basis
         prior = self.kernel(X, X) - basis.T @ basis
         return prior + jnp.einsum("pin,pil->pnl", spread, spread)
+
+    def kl(self) -> Scalar:
+        """KL divergence of q from the prior."""
+        return self.q.kl()
 
     def jitter(self) -> Scalar:
         """Relative jitter the inducing covariance needs."""

@@ -11,7 +11,8 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from dagp.data import Sample, Units, allowed
-from dagp.gate import build_gate
+from dagp.deep import DeepGP
+from dagp.gate import build_gate, grown_gate
 from dagp.model import DataAssociation
 from dagp.processes import GP, ProcessPrior, Setting
 from dagp.tracking import follow
@@ -23,6 +24,7 @@ __all__ = [
     "Start",
     "build",
     "choose_inducing",
+    "grown",
     "k_means",
     "portfolio",
     "starts",
@@ -35,7 +37,7 @@ class Problem(NamedTuple):
     sample: Sample
     units: Units
     priors: tuple[ProcessPrior, ...]
-    gate: GP | str | None
+    gate: GP | DeepGP | str | None
     inducing: Float[np.ndarray, "M D"]
 
     @property
@@ -300,9 +302,9 @@ def _responsibilities(problem: Problem, members: Members) -> Float[np.ndarray, "
     return proposal / proposal.sum(axis=1, keepdims=True)
 
 
-def build(problem: Problem, start: Start) -> DataAssociation:
-    """The model a start begins with."""
-    setting = Setting(
+def setting_of(problem: Problem, start: Start) -> Setting:
+    """What the processes are told before they are built."""
+    return Setting(
         *problem.units,
         y_low=problem.sample.y.min(axis=0),
         y_high=problem.sample.y.max(axis=0),
@@ -311,5 +313,17 @@ def build(problem: Problem, start: Start) -> DataAssociation:
         noise_std=start.noise_std,
         even=start.even,
     )
+
+
+def build(problem: Problem, start: Start) -> DataAssociation:
+    """The model a start begins with."""
+    setting = setting_of(problem, start)
     processes = [prior.build(setting) for prior in problem.priors]
     return DataAssociation.assemble(processes, build_gate(problem.gate, setting, len(processes)))
+
+
+def grown(problem: Problem, start: Start, plain: DataAssociation) -> DataAssociation:
+    """The model the user asked for, beginning as the plain one that the search found."""
+    setting = setting_of(problem, start)
+    processes = [prior.grown(plain.process(k), setting) for k, prior in enumerate(problem.priors)]
+    return DataAssociation.assemble(processes, grown_gate(problem.gate, plain.gate, setting))

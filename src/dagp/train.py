@@ -14,19 +14,24 @@ import numpy as np
 import optax
 
 from dagp.bounds import Bound, collapsed, responsibilities, settle
+from dagp.gate import GateMarginals
 from dagp.model import Batch, DataAssociation, NaturalRates
 from dagp.parameters import trainable
-from dagp.typing import Array, Int, PerProcess, Scalar
+from dagp.typing import Array, Float, Int, PerProcess, Scalar
 
 __all__ = [
+    "ADAM",
     "BLOCK",
+    "LEARNING_RATE",
+    "Outlook",
     "Progress",
     "Report",
     "Result",
     "State",
     "Status",
+    "apply",
     "begin",
-    "functions",
+    "outlook",
     "resume",
     "run_block",
     "settled",
@@ -41,9 +46,9 @@ BLOCK = 25
 LEARNING_RATE = 0.05
 SMALLEST_RATE = 0.1 * LEARNING_RATE
 """A run has converged when even steps of this size gain nothing more."""
-_SETTLE_STEPS = 3
+_SETTLE_STEPS = 2
 _RETRIES = 3
-_ADAM = optax.scale_by_adam(b1=0.9, b2=0.99)
+ADAM = optax.scale_by_adam(b1=0.9, b2=0.99)
 
 
 class State(NamedTuple):
@@ -90,7 +95,7 @@ def begin(
     rates = NaturalRates(process=1.0, gate=1.0)
     model = model.natural_step(projection, model.marginals(projection), batch, shares, rates)
     model, shares = settle(model, projection, batch, shares, steps, NaturalRates())
-    moments = _ADAM.init(eqx.filter(model, trainable(model)))
+    moments = ADAM.init(eqx.filter(model, trainable(model)))
     return State(model, shares, moments), collapsed(model, projection, batch)
 
 
@@ -98,9 +103,13 @@ def begin(
 def resume(model: DataAssociation, batch: Batch) -> State:
     """A state that goes on from a trained model, possibly with other data."""
     log_joint = model.log_joint(model.marginals(model.project(batch.X)), batch)
-    return State(
-        model, responsibilities(log_joint), _ADAM.init(eqx.filter(model, trainable(model)))
-    )
+    return State(model, responsibilities(log_joint), ADAM.init(eqx.filter(model, trainable(model))))
+
+
+def apply(moving: Any, gradient: Any, moments: Any, rate: Scalar) -> tuple[Any, Any]:
+    """One step of Adam down the gradient."""
+    updates, moments = ADAM.update(gradient, moments)
+    return jax.tree.map(lambda p, u: p - rate * u, moving, updates), moments
 
 
 def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Bound]:
@@ -120,8 +129,7 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Boun
         return -bound.value, (settled_rest, shares, bound)
 
     gradient, (rest, shares, bound) = jax.grad(loss, has_aux=True)(moving)
-    updates, moments = _ADAM.update(gradient, state.moments)
-    moving = jax.tree.map(lambda p, u: p - learning_rate * u, moving, updates)
+    moving, moments = apply(moving, gradient, state.moments, learning_rate)
     return State(eqx.combine(moving, rest), shares, moments), bound
 
 
@@ -173,12 +181,25 @@ def train(
     return Result(state, bound, np.concatenate(traces), status, rate)
 
 
+class Outlook(NamedTuple):
+    """What a model says about a batch, for whoever looks at it from outside."""
+
+    means: Float[Array, "K N P"]
+    noise_variances: Float[Array, "K P"]
+    log_joint: PerProcess
+    gate: GateMarginals
+
+
 @jax.jit
-def functions(model: DataAssociation, batch: Batch) -> tuple[Any, Any]:
-    """Means of every process at the batch, (K, N, P), and the noise variances, (K, P)."""
+def outlook(model: DataAssociation, batch: Batch) -> Outlook:
+    """One forward pass."""
     marginals = model.marginals(model.project(batch.X))
-    means = model.in_order(tuple(part.mean for part in marginals.groups))
-    return means, model.noise_variances()
+    return Outlook(
+        model.means(marginals),
+        model.noise_variances(),
+        model.log_joint(marginals, batch),
+        marginals.gate,
+    )
 
 
 def settled(result: Result, batch: Batch) -> Result:

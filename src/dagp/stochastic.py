@@ -1,0 +1,272 @@
+"""Training on a part of the data at a time, in bounded memory.
+
+A batch whose weights are scaled up stands for all data: its bound, and each natural-gradient
+target, is unbiased for theirs. Step sizes fall as ``(1 + t/τ)^−κ`` (Robbins & Monro 1951; for
+variational inference Hoffman et al. 2013), so the noise of the batches averages out. At the end
+every q answers all data exactly: natural parameters add, so one pass over the data in pieces is one
+full step.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dagp.bounds import collapsed, responsibilities, settle
+from dagp.gate import ConstantGate
+from dagp.model import Batch, DataAssociation, NaturalRates
+from dagp.parameters import trainable
+from dagp.sparse import Natural
+from dagp.train import ADAM, BLOCK, LEARNING_RATE, Report, Result, State, Status, apply
+from dagp.typing import Array, Float, Int, PerProcess, Scalar
+
+__all__ = ["absorb", "descend", "sweep", "train_in_batches"]
+
+FIRST_NATURAL_RATE = 0.1
+FIRST_LEARNING_RATE = 0.4 * LEARNING_RATE
+"""Step sizes of the first epoch."""
+DECAY = 0.75
+"""κ: between a half and one, so that the steps can still go anywhere but come to rest."""
+PATIENCE = 2
+"""Epochs in a row that gain nothing before training ends."""
+SWEEPS = 3
+"""Passes over all data at the end."""
+_PIECE = 4096
+"""Rows a pass looks at together."""
+
+
+class Pace(NamedTuple):
+    """Step sizes of one step."""
+
+    natural: Scalar
+    learning: Scalar
+
+
+def paces(first: int, count: int, epoch: float) -> Pace:
+    """Step sizes from step `first` on; `epoch` is the number of steps that see all data once."""
+    fall = (1 + np.arange(first, first + count) / max(epoch, BLOCK)) ** -DECAY
+    return Pace(FIRST_NATURAL_RATE * fall, FIRST_LEARNING_RATE * fall)
+
+
+def _pick(data: Batch, rows: Int[Array, " B"], scale: Scalar | float) -> Batch:
+    batch = Batch(*(column[rows] for column in data))
+    return batch._replace(weight=batch.weight * scale)
+
+
+def _step(state: State, batch: Batch, pace: Pace) -> tuple[State, Scalar]:
+    """One natural-gradient step of every q and one of Adam, from one batch."""
+    mask = trainable(state.model)
+    moving, rest = eqx.partition(state.model, mask)
+    rates = NaturalRates(pace.natural, 0.5 * pace.natural)
+
+    def loss(moving: Any) -> tuple[Scalar, tuple[Any, PerProcess]]:
+        model = eqx.combine(moving, rest)
+        projection = model.project(batch.X)
+        still, seen = jax.lax.stop_gradient((model, projection))
+        shares = responsibilities(still.log_joint(still.marginals(seen), batch))
+        settled, shares = settle(still, seen, batch, shares, 1, rates)
+        settled_rest = eqx.filter(settled, mask, inverse=True)
+        bound = collapsed(eqx.combine(moving, settled_rest), projection, batch)
+        return -bound.value, (settled_rest, shares)
+
+    (value, (rest, shares)), gradient = jax.value_and_grad(loss, has_aux=True)(moving)
+    moving, moments = apply(moving, gradient, state.moments, pace.learning)
+    return State(eqx.combine(moving, rest), shares, moments), -value
+
+
+@jax.jit
+def descend(
+    state: State, data: Batch, rows: Int[Array, "T B"], scale: Scalar, pace: Pace
+) -> tuple[State, Float[Array, " T"]]:
+    """One step for each set of rows, and the bound each batch estimates."""
+
+    def one(state: State, this: tuple[Any, Pace]) -> tuple[State, Scalar]:
+        return _step(state, _pick(data, this[0], scale), this[1])
+
+    return jax.lax.scan(one, state, (rows, pace))
+
+
+def shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[Int[np.ndarray, " B"]]:
+    """Sets of `size` rows for ever; every row comes once an epoch."""
+    left = np.zeros(0, np.int64)
+    while True:
+        while len(left) < size:
+            left = np.concatenate([left, rng.permutation(n)])
+        yield left[:size]
+        left = left[size:]
+
+
+def _is_natural(node: Any) -> bool:
+    return isinstance(node, Natural)
+
+
+def _evidence(model: DataAssociation) -> Any:
+    """What the data have added to every prior, in natural parameters; None elsewhere."""
+
+    def added(node: Any) -> Any:
+        if not _is_natural(node):
+            return None
+        return Natural(node.precision - jnp.eye(node.precision.shape[-1]), node.shift)
+
+    return jax.tree.map(added, model, is_leaf=_is_natural)
+
+
+def _with_evidence(model: DataAssociation, evidence: Any, rate: NaturalRates) -> DataAssociation:
+    """The model with every q moved towards its prior and this evidence."""
+
+    def towards(node: Any, added: Any, rate: Scalar | float) -> Any:
+        if added is None:
+            return node
+        precision = added.precision + jnp.eye(added.precision.shape[-1])
+        return Natural(
+            (1 - rate) * node.precision + rate * precision,
+            (1 - rate) * node.shift + rate * added.shift,
+        )
+
+    def part(name: str, rate: Scalar | float) -> Any:
+        return jax.tree.map(
+            lambda node, added: towards(node, added, rate),
+            getattr(model, name),
+            getattr(evidence, name),
+            is_leaf=lambda node: node is None or _is_natural(node),
+        )
+
+    return DataAssociation(part("groups", rate.process), part("gate", rate.gate), model.members)
+
+
+def _told(model: DataAssociation, batch: Batch) -> tuple[DataAssociation, PerProcess, Scalar]:
+    """The model after one full step on a batch, who produced it, and its part of the bound."""
+    projection = model.project(batch.X)
+    marginals = model.marginals(projection)
+    log_joint = model.log_joint(marginals, batch)
+    shares = responsibilities(log_joint)
+    data = jnp.sum(batch.weight * jax.nn.logsumexp(log_joint, axis=1))
+    full = NaturalRates(1.0, 1.0)
+    return model.natural_step(projection, marginals, batch, shares, full), shares, data
+
+
+@jax.jit
+def sweep(
+    model: DataAssociation, data: Batch, rates: NaturalRates
+) -> tuple[DataAssociation, Scalar, PerProcess]:
+    """One step of every q on all data, the bound before it, and the responsibilities.
+
+    The data come in pieces, (C, B, …), and are looked at one after the other.
+    """
+
+    def one(total: tuple[Any, Scalar], piece: Batch) -> tuple[tuple[Any, Scalar], PerProcess]:
+        told, shares, value = _told(model, piece)
+        evidence = jax.tree.map(jnp.add, total[0], _evidence(told))
+        return (evidence, total[1] + value), shares
+
+    nothing = jax.tree.map(jnp.zeros_like, _evidence(model))
+    (evidence, value), shares = jax.lax.scan(one, (nothing, jnp.zeros(())), data)
+    bound = value - model.kl() + model.log_prior()
+    weight = data.weight.reshape(-1)
+    shares = shares.reshape(len(weight), -1)
+    model = _with_evidence(model, evidence, rates)
+    if isinstance(model.gate, ConstantGate):
+        gate = model.gate.counted(shares, weight, rates.gate)
+        model = DataAssociation(model.groups, gate, model.members)
+    return model, bound, shares
+
+
+def in_pieces(data: Batch) -> Batch:
+    """All rows as (C, B, …); what is missing from the last piece has no weight."""
+    n = len(data.X)
+    size = min(n, _PIECE)
+    count = -(-n // size)
+
+    def cut(column: Array) -> Array:
+        missing = count * size - n
+        column = jnp.pad(column, [(0, missing)] + [(0, 0)] * (column.ndim - 1))
+        return column.reshape(count, size, *column.shape[1:])
+
+    return Batch(*map(cut, data))
+
+
+@jax.jit
+def absorb(state: State, batch: Batch, seen: Scalar, learning: Scalar) -> tuple[State, Scalar]:
+    """Take in data that will not be seen again, after data of total weight `seen`.
+
+    Every q adds what the new data say to what it knows. The hyperparameters follow the bound of
+    the new data alone, as one step among as many as there were batches like this one.
+    """
+    added = jnp.sum(batch.weight)
+    scale = 1 + seen / added
+    told, shares, _ = _told(state.model, batch)
+    evidence = jax.tree.map(jnp.add, _evidence(state.model), _evidence(told))
+    model = _with_evidence(state.model, evidence, NaturalRates(1.0, 1.0))
+    if isinstance(model.gate, ConstantGate):
+        gate = model.gate.counted(shares, batch.weight, 1 / scale)
+        model = DataAssociation(model.groups, gate, model.members)
+    moving, rest = eqx.partition(model, trainable(model))
+    scaled = batch._replace(weight=batch.weight * scale)
+
+    def loss(moving: Any) -> Scalar:
+        model = eqx.combine(moving, rest)
+        return -collapsed(model, model.project(batch.X), scaled).value
+
+    value, gradient = jax.value_and_grad(loss)(moving)
+    moving, moments = apply(moving, gradient, state.moments, learning)
+    return State(eqx.combine(moving, rest), shares, moments), -value
+
+
+def train_in_batches(
+    model: DataAssociation,
+    data: Batch,
+    *,
+    rows: int,
+    size: int,
+    max_iter: int,
+    tol: float,
+    rng: np.random.Generator,
+    report: Report = lambda *_: False,
+) -> Result:
+    """Run epochs of shuffled batches until the bound stops rising, then settle on all data.
+
+    `rows` is the number of rows that are data; others are padding.
+    """
+    total, scale = float(np.sum(data.weight)), jnp.asarray(rows / size)
+    epoch = rows / size
+    state = State(model, jnp.zeros((size, model.n_processes)), _fresh_moments(model))
+    batches = shuffled(rows, size, rng)
+    pieces = in_pieces(data)
+    look = max(1, round(epoch / BLOCK))
+    trace: list[np.ndarray] = []
+    bound, quiet, done = -np.inf, 0, 0
+    status: Status = "budget"
+    while done < max_iter:
+        for _ in range(look):
+            some = np.stack([next(batches) for _ in range(BLOCK)])
+            state, estimates = descend(state, data, some, scale, paces(done, BLOCK, epoch))
+            trace.append(np.asarray(estimates, np.float64))
+            done += BLOCK
+        # The batches are too noisy to judge by: all data, once an epoch, are not. What every q
+        # learns in that pass is kept.
+        swept, value, _ = sweep(state.model, pieces, NaturalRates())
+        if not np.isfinite(float(value)):
+            status = "diverged"
+            break
+        state = state._replace(model=swept)
+        gain, bound = float(value) - bound, max(float(value), bound)
+        quiet = quiet + 1 if gain < tol * total else 0
+        if report(done, bound):
+            status = "stopped"
+            break
+        if quiet == PATIENCE:
+            status = "converged"
+            break
+    model = state.model
+    for _ in range(SWEEPS):
+        model = sweep(model, pieces, NaturalRates())[0]
+    _, value, shares = sweep(model, pieces, NaturalRates())
+    state = State(model, shares[: len(data.X)], state.moments)
+    return Result(state, float(value), np.concatenate(trace), status, 0.0)
+
+
+def _fresh_moments(model: DataAssociation) -> Any:
+    return ADAM.init(eqx.filter(model, trainable(model)))
