@@ -62,10 +62,8 @@ def test_even_noise_is_flat_over_the_range_with_a_little_beyond():
 
 def test_the_shape_of_noise_is_open_unless_something_is_stated():
     here = setting(INDUCING, even=True)
-    assert Noise().build(here).open
     assert Noise().build(here).uniform
     for stated in (Noise(std=1.0), Noise(mean=0.0), Noise(shape="normal")):
-        assert not stated.build(here).open
         assert not stated.build(here).uniform
     with pytest.raises(ValueError, match="shape"):
         Noise(shape="square").build(here)  # pyright: ignore[reportArgumentType]

@@ -1,6 +1,5 @@
 """Starts, moves and the race."""
 
-import equinox as eqx
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -9,7 +8,7 @@ from dagp import DAGP, GP, FitError, Noise, datasets, moves
 from dagp.data import Sample, Units, canonical, padded_length, to_batch
 from dagp.runtime import numerics
 from dagp.search import search
-from dagp.starts import KINDS, Problem, Task, build, choose_inducing, k_means, starts
+from dagp.starts import KINDS, Problem, Task, choose_inducing, k_means, starts
 from dagp.tracking import follow
 from dagp.train import Result
 
@@ -96,19 +95,6 @@ def test_functions_meet_where_they_cross_and_where_they_nearly_touch():
     seen = view(shares, means, x[:, None], np.zeros_like(x), noise=0.02)
     np.testing.assert_allclose(seen.meetings(0, 1), [1.0])
     np.testing.assert_allclose(seen.meetings(1, 2), [-1.0])
-
-
-def test_reshaping_changes_clutter_only():
-    X, y, _ = crossing()
-    problem = problem_of(X, y, [GP(), Noise()])
-    model = build(problem, next(starts(problem, 1, np.random.default_rng(0))))
-    shares = np.full((len(X), 2), 0.5)
-    seen = view(shares, np.zeros((2, len(X))), X, y)._replace(open=[1])
-    (proposal,) = moves.reshape(seen)
-    changed = proposal.change(model)
-    assert model.uniform == (False, True)
-    assert changed.uniform == (False, False)
-    assert eqx.tree_equal(changed.process(0), model.process(0))
 
 
 def test_merge_hands_everything_over():

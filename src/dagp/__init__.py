@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from dagp import datasets, kernels, means
 from dagp.clutter import Noise, Uniform
+from dagp.concrete import Concrete
 from dagp.deep import DeepGP
 from dagp.errors import FitError, SearchWarning
 from dagp.estimator import DAGP
 from dagp.mixture import Mixture
-from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed
+from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed, parameter
 from dagp.processes import GP
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DAGP",
     "GP",
+    "Concrete",
     "DeepGP",
     "FitError",
     "Gamma",
@@ -31,6 +33,7 @@ __all__ = [
     "fixed",
     "kernels",
     "means",
+    "parameter",
     "plot",
 ]
 __version__ = "0.1.0"

@@ -91,8 +91,6 @@ class NoiseProcess(Process):
     tails: "NoiseTails"
     even: Array
     """One where the noise is spread evenly, zero where it is normal."""
-    open: bool = eqx.field(static=True)
-    """Whether the shape is for the search to find."""
 
     @property
     def uniform(self) -> bool:
@@ -136,10 +134,6 @@ class NoiseProcess(Process):
         broad = jnp.broadcast_to(self.tails.std**2, marginals.mean.shape)
         variance = jnp.stack([marginals.variance, broad])
         return Components(jnp.stack([1 - share, share]), mean, variance, jnp.zeros_like(mean))
-
-    def reshaped(self) -> "NoiseProcess":
-        """The same noise in the other shape."""
-        return eqx.tree_at(lambda p: p.even, self, 1 - self.even)
 
 
 @dataclass(frozen=True)
@@ -189,7 +183,6 @@ class Noise(ProcessPrior):
             parameter(self.std, prior=self.std_prior, name="std").in_units(setting.y_unit),
             *_spread(setting),
             np.asarray(float(even)),
-            open_shape,
         )
 
 

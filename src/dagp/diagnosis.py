@@ -17,7 +17,14 @@ from dagp.search import GAIN, Contender
 from dagp.train import Outlook, Result, outlook
 from dagp.typing import Float, PerPoint, Scalar
 
-__all__ = ["agreement", "other_solutions", "quadrature_error", "review"]
+__all__ = [
+    "agreement",
+    "check_converged",
+    "check_finite",
+    "other_solutions",
+    "quadrature_error",
+    "review",
+]
 
 SAME = 0.95
 """Two starts found the same solution when they agree on this share of the data."""
@@ -79,38 +86,47 @@ def quadrature_error(model: DataAssociation, batch: Batch) -> float:
     return abs(float(_correction(model.gate, outlook(model, batch), batch.weight)))
 
 
-def review(
-    result: Result, ranking: list[Contender], batch: Batch, weight: np.ndarray
-) -> list[Contender]:
-    """Warn of everything a user should know, raise where there is no result.
-
-    Returns the best start of every other solution.
-    """
-    if not np.isfinite(result.bound):
+def check_finite(bound: float, ranking: list[Contender]) -> None:
+    """Raise where there is no result."""
+    if not np.isfinite(bound):
         causes = "; ".join(f"{c.start.kind}: {c.status}" for c in ranking)
         raise FitError(
             f"No start reached a finite evidence bound ({causes}). Try a larger noise_std, "
             'dtype="float64", or other kernels.'
         )
+
+
+def check_converged(result: Result) -> None:
+    """Warn where training ended too early."""
     if result.status in ("budget", "diverged"):
         warnings.warn(
             f"Training ended before the bound settled ({result.status} after "
             f"{len(result.trace)} steps); increase max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
+
+
+def review(
+    result: Result, ranking: list[Contender], batch: Batch, weight: np.ndarray
+) -> list[Contender]:
+    """Warn of everything a user should know about a search, raise where there is no result.
+
+    Returns the best start of every other solution.
+    """
+    check_finite(result.bound, ranking)
     for name, jitter in _jitters(result.state.model).items():
         if jitter > _LARGE_JITTER:
             warnings.warn(
                 f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
                 "its inducing points are nearly redundant. Use fewer (inducing=...).",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
     support, others = other_solutions(ranking, weight)
     if others and result.status != "stopped":
         for doubt in _doubts(ranking, others[0], support, batch):
-            warnings.warn(doubt, SearchWarning, stacklevel=3)
+            warnings.warn(doubt, SearchWarning, stacklevel=5)
     return others
 
 

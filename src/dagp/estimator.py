@@ -1,8 +1,6 @@
 """`DAGP`, the scikit-learn face of the library."""
 
-import warnings
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
 from typing import Any
 
 import jax
@@ -12,31 +10,31 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dagp import summary
-from dagp.data import Sample, Units, canonical, to_batch
+from dagp.concrete import Concrete
+from dagp.data import Sample, Units, canonical
 from dagp.deep import DeepGP
-from dagp.diagnosis import review
 from dagp.fitted import fitted_process
+from dagp.fitting import Options, Stream, fit_collapsed, fit_concrete, go_on
 from dagp.mixture import Mixture
 from dagp.posterior import Posterior
 from dagp.processes import GP, ProcessPrior
-from dagp.runtime import DTYPES, numerics
-from dagp.search import UNUSED, Contender, prune, search
-from dagp.starts import Problem, choose_inducing
-from dagp.train import Progress, Result, settled
+from dagp.runtime import numerics
+from dagp.search import UNUSED, Contender
+from dagp.starts import Problem, inducing_inputs
+from dagp.train import Progress, Result
 from dagp.typing import Float, Int, RandomState, Table
 from dagp.validation import (
     check_inputs,
     check_labels,
     check_missing,
     check_outputs,
+    check_parameters,
     check_weights,
     complete_rows,
 )
 
 __all__ = ["DAGP"]
 
-GENEROUS = 6
-"""Processes to begin with when their number is to be found."""
 _SMALLEST_UNIT = 1e-150
 
 
@@ -61,7 +59,9 @@ class DAGP(RegressorMixin, BaseEstimator):
     inducing
         Number of inducing points, or their positions (M, D) in the user's units.
     inference
-        ``"collapsed"``: the assignments are summed out of the evidence bound.
+        ``"collapsed"``: the assignments are summed out of the evidence bound. ``"concrete"``, or
+        a `Concrete` with its settings: the paper's scheme, with relaxed assignments that are
+        sampled.
     n_init
         Number of starts that race on the bound.
     max_iter
@@ -69,7 +69,8 @@ class DAGP(RegressorMixin, BaseEstimator):
     tol
         Training ends when a block of steps gains less than this per data point.
     batch_size
-        Reserved for minibatches; None uses all data in every step.
+        Rows per training step, for data too large to use whole; None uses all of them. The
+        association is then looked for among a part of the data.
     standardize
         Whether to bring columns to a common size before fitting. Everything that goes in or
         comes out is in the user's units either way.
@@ -115,7 +116,7 @@ class DAGP(RegressorMixin, BaseEstimator):
         gate: GP | DeepGP | str | None = None,
         *,
         inducing: Any = None,
-        inference: str = "collapsed",
+        inference: str | Concrete = "collapsed",
         n_init: int = 8,
         max_iter: int = 1000,
         tol: float = 1e-4,
@@ -163,7 +164,7 @@ class DAGP(RegressorMixin, BaseEstimator):
         sample_weight : (N,) how much each row counts; 2 is the same as the row twice
         labels : (N,) the process that produced a row where it is known, −1 elsewhere
         """
-        priors = self._check_parameters()
+        priors = check_parameters(self)
         X, y, weight, labels = self._check_data(X, y, sample_weight, labels, len(priors))
         self.flat_ = y.ndim == 1
         sample = Sample(X, y.reshape(len(y), -1), weight, labels)
@@ -181,26 +182,53 @@ class DAGP(RegressorMixin, BaseEstimator):
             )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         standard = units.apply(distinct)
-        inducing = self._inducing(standard, units, rng)
+        inducing = inducing_inputs(self.inducing, standard, units, rng)
         problem = Problem(standard, units, tuple(priors), self.gate, inducing)
+        options = Options(
+            self.n_init,
+            self.max_iter,
+            self.tol,
+            self.batch_size,
+            self.n_processes == "auto",
+            rng,
+            self._tell,
+        )
         with numerics(self.dtype):
-            result, ranking = search(
-                problem,
-                n_init=self.n_init,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                rng=rng,
-                tell=self._tell,
-                previous=None if previous is None else previous.model,
-            )
-            batch = to_batch(standard, len(priors))
-            others = review(result, ranking, batch, standard.weight)
-            if self.n_processes == "auto" and result.status != "stopped":
-                result = prune(problem, result, self.max_iter, self.tol)
-            rivals = [(c, settled(c.result(), batch)) for c in others]
-        self._read_off(sample, place, units, result, ranking)
-        self.restarts_ = [c.record() for c in ranking]
-        self.alternatives_ = [self._alternative(sample, place, units, *r) for r in rivals]
+            if self.inference == "collapsed":
+                model = None if previous is None else previous.model
+                found = fit_collapsed(problem, options, model)
+            else:
+                settings = self.inference if isinstance(self.inference, Concrete) else Concrete()
+                found = fit_concrete(problem, options, settings)
+        self._read_off(sample, place, units, found.result)
+        self.lower_bounds_ = np.concatenate(found.ranking[0].traces)
+        self.n_iter_ = len(found.result.trace)
+        self.stream_ = Stream.after(self.posterior_.model, float(weight.sum()))
+        self.restarts_ = [c.record() for c in found.ranking]
+        known = place if found.complete else np.full_like(place, -1)
+        self.alternatives_ = [self._alternative(sample, known, units, *r) for r in found.rivals]
+        return self
+
+    def partial_fit(self, X: Table, y: Table, sample_weight: Any = None) -> "DAGP":
+        """Take in data that will not be seen again.
+
+        The first call fits its rows as `fit` does, so it should bring enough of them to find the
+        association; later ones add what their rows say to what is known. Every row counts as a
+        new one. The fitted attributes per row speak of the rows of the last call.
+        """
+        if not hasattr(self, "posterior_"):
+            return self.fit(X, y, sample_weight)
+        X, y, weight, labels = self._check_data(
+            X, y, sample_weight, None, self.posterior_.model.n_processes, reset=False
+        )
+        if (y.ndim == 1) != self.flat_:
+            raise ValueError("y must have the same number of columns as in the first call.")
+        sample = Sample(X, y.reshape(len(y), -1), weight, labels)
+        distinct, place = canonical(sample)
+        units = self.posterior_.units
+        with numerics(self.dtype):
+            self.stream_, result = go_on(self.stream_, units.apply(distinct), self.batch_size)
+        self._read_off(sample, place, units, result)
         return self
 
     def _alternative(
@@ -216,7 +244,8 @@ class DAGP(RegressorMixin, BaseEstimator):
         for name in ("flat_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))
-        other._read_off(sample, place, units, result, [contender])
+        other._read_off(sample, place, units, result)
+        other.lower_bounds_, other.n_iter_ = result.trace, contender.steps
         other.restarts_, other.alternatives_ = [contender.record()], []
         return other
 
@@ -228,40 +257,18 @@ class DAGP(RegressorMixin, BaseEstimator):
         shapes = (len(posterior.units.x_unit), len(posterior.units.y_unit))
         return posterior if shapes == (sample.X.shape[1], sample.y.shape[1]) else None
 
-    def _check_parameters(self) -> list[ProcessPrior]:
-        whole: dict[str, Any] = {"n_init": self.n_init, "max_iter": self.max_iter}
-        if not isinstance(self.processes, Sequence) and self.n_processes != "auto":
-            whole["n_processes"] = self.n_processes
-        for name, value in whole.items():
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-                hint = ' or "auto"' if name == "n_processes" else ""
-                raise ValueError(
-                    f"{name} must be a whole number of at least 1{hint}, got {value!r}."
-                )
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise ValueError(f"tol must be a number that is not negative, got {self.tol!r}.")
-        if self.inference != "collapsed":
-            raise ValueError(f'inference must be "collapsed", got {self.inference!r}.')
-        if self.batch_size is not None:
-            raise ValueError("batch_size must be None: every step uses all data.")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {DTYPES}, got {self.dtype!r}.")
-        given = self.processes if self.processes is not None else GP()
-        count = GENEROUS if isinstance(self.n_processes, str) else self.n_processes
-        priors = list(given) if isinstance(given, Sequence) else [given] * count
-        if not priors:
-            raise ValueError("processes is an empty list; name at least one, such as [GP()].")
-        for k, prior in enumerate(priors):
-            if not isinstance(prior, ProcessPrior):
-                raise ValueError(f"processes[{k}] must be a GP, Noise or Uniform, got {prior!r}.")
-        return priors
-
     def _check_data(
-        self, X: Table, y: Table, sample_weight: Any, labels: Any, processes: int
+        self,
+        X: Table,
+        y: Table,
+        sample_weight: Any,
+        labels: Any,
+        processes: int,
+        reset: bool = True,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         check_missing(self.missing)
         finite = self.missing != "drop"
-        X = check_inputs(self, X, reset=True, finite=finite)
+        X = check_inputs(self, X, reset=reset, finite=finite)
         y = check_outputs(y, len(X), finite=finite)
         weight = check_weights(sample_weight, len(X))
         if labels is not None and self.n_processes == "auto":
@@ -271,28 +278,6 @@ class DAGP(RegressorMixin, BaseEstimator):
             keep = complete_rows(X, y)
             X, y, weight, labels = X[keep], y[keep], weight[keep], labels[keep]
         return X, y, weight, labels
-
-    def _inducing(self, sample: Sample, units: Units, rng: np.random.Generator) -> np.ndarray:
-        if self.inducing is not None and not isinstance(self.inducing, Integral):
-            given = np.asarray(self.inducing, np.float64)
-            if given.ndim != 2 or given.shape[1] != sample.X.shape[1]:
-                raise ValueError(
-                    f"inducing must be a number or have shape (M, {sample.X.shape[1]}), "
-                    f"got {given.shape}."
-                )
-            return units.standard_x(given)
-        default = 32 if sample.X.shape[1] == 1 else 100
-        count = default if self.inducing is None else int(self.inducing)
-        if count < 1:
-            raise ValueError(f"inducing must be at least 1, got {count}.")
-        chosen = choose_inducing(sample.X, count, rng)
-        if self.inducing is not None and len(chosen) < count:
-            warnings.warn(
-                f"inducing={count} is more than X has distinct rows; {len(chosen)} are used.",
-                UserWarning,
-                stacklevel=3,
-            )
-        return chosen
 
     def _tell(self, progress: Progress) -> bool:
         if self.verbose:
@@ -309,7 +294,6 @@ class DAGP(RegressorMixin, BaseEstimator):
         place: Int[np.ndarray, " N"],
         units: Units,
         result: Result,
-        ranking: list[Contender],
     ) -> None:
         model = jax.tree.map(np.asarray, result.state.model)
         self.posterior_ = Posterior(model, units, self.dtype)
@@ -327,9 +311,7 @@ class DAGP(RegressorMixin, BaseEstimator):
             fitted_process(self, self.posterior_, k, float(total)) for k, total in enumerate(totals)
         ]
         self.lower_bound_ = result.bound
-        self.lower_bounds_ = np.concatenate(ranking[0].traces)
         self.converged_ = result.status == "converged"
-        self.n_iter_ = ranking[0].steps
         self.extent_ = (sample.X.min(axis=0), sample.X.max(axis=0))
 
     # ------------------------------------------------------------------------------- predicting

@@ -1,7 +1,7 @@
 """The model: processes and a gate, as one immutable tree of arrays."""
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.gate import Gate, GateMarginals
-from dagp.parameters import log_prior
+from dagp.parameters import log_prior, tied
 from dagp.processes import Process
 from dagp.sparse import Marginals
 from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, PerProcess, Scalar
@@ -95,20 +95,6 @@ class DataAssociation(eqx.Module):
                 return jax.tree.map(operator.itemgetter(members.index(k)), group)
         raise IndexError(f"There is no process {k}; this model has {self.n_processes}.")
 
-    def revise(self, k: int, change: Callable[[Any], Process]) -> "DataAssociation":
-        """The model with process k replaced by what `change` makes of it."""
-        where = next(g for g, members in enumerate(self.members) if k in members)
-        place, changed = self.members[where].index(k), change(self.process(k))
-
-        def put(stack: Array, leaf: Array) -> np.ndarray:
-            stack = np.array(stack)
-            stack[place] = leaf
-            return stack
-
-        group = jax.tree.map(put, self.groups[where], changed)
-        groups = (*self.groups[:where], group, *self.groups[where + 1 :])
-        return DataAssociation(groups, self.gate, self.members)
-
     def project(self, X: Inputs) -> ModelProjection:
         """Project a batch of inputs, for all processes and the gate."""
         groups = tuple(jax.vmap(lambda p: p.project(X))(group) for group in self.groups)
@@ -146,6 +132,10 @@ class DataAssociation(eqx.Module):
             projection.gate, marginals.gate, responsibilities, batch.weight, rates.gate
         )
         return DataAssociation(groups, gate, self.members)
+
+    def tied(self) -> "DataAssociation":
+        """For a model of gradients: shared parameters have the gradient of all that share them."""
+        return DataAssociation(tied(self.groups), self.gate, self.members)
 
     def kl(self) -> Scalar:
         """KL divergence of every q from its prior."""

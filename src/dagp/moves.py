@@ -5,16 +5,13 @@ processes that trade places where their functions meet. Gradients do not lead ou
 proposal does. Every move yields a name and new responsibilities; the bound decides.
 """
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from dagp.clutter import NoiseProcess
 from dagp.data import Sample
-from dagp.model import DataAssociation
 from dagp.typing import Bool, Float
 
 __all__ = [
@@ -25,19 +22,17 @@ __all__ = [
     "View",
     "annex",
     "merge",
-    "reshape",
     "split",
     "swap",
 ]
 
 
 class Proposal(NamedTuple):
-    """Responsibilities to try, which processes they concern, and what else changes."""
+    """Responsibilities to try, and which processes they concern."""
 
     name: str
     processes: frozenset[int]
     shares: Float[np.ndarray, "N K"]
-    change: Callable[[DataAssociation], DataAssociation] = lambda model: model
 
 
 _AGREE = 2.0
@@ -57,8 +52,6 @@ class View(NamedTuple):
     noise_std: Float[np.ndarray, "K P"]
     smooth: list[int]
     """Indices of the processes that are functions of the input."""
-    open: list[int] = []  # noqa: RUF012 (the default of a NamedTuple is never changed)
-    """Indices of clutter whose shape nobody stated."""
 
     @property
     def sizes(self) -> Float[np.ndarray, " K"]:
@@ -144,15 +137,8 @@ def swap(view: View) -> Iterator[Proposal]:
             yield Proposal(f"swap {i} and {j} beyond {number}", frozenset((i, j)), shares)
 
 
-def reshape(view: View) -> Iterator[Proposal]:
-    """Clutter changes between a normal and an even spread."""
-    for k in view.open:
-        change = functools.partial(DataAssociation.revise, k=k, change=NoiseProcess.reshaped)
-        yield Proposal(f"reshape {k}", frozenset((k,)), view.shares, change)
-
-
 Move = Callable[[View], Iterator[Proposal]]
-MOVES: tuple[Move, ...] = (merge, annex, split, swap, reshape)
+MOVES: tuple[Move, ...] = (merge, annex, split, swap)
 """Moves that are there to raise the bound."""
 SIMPLER: tuple[Move, ...] = (annex,)
 """Moves after which fewer processes do the same work."""

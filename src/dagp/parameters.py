@@ -28,6 +28,7 @@ __all__ = [
     "is_parameter",
     "log_prior",
     "parameter",
+    "tied",
     "trainable",
 ]
 
@@ -118,6 +119,8 @@ class Parameter(eqx.Module):
     support: Support = eqx.field(static=True)
     frozen: bool = eqx.field(static=True)
     automatic: bool = eqx.field(static=True)
+    share: str | None = eqx.field(static=True, default=None)
+    """Processes whose parameters carry the same name here have one value in common."""
 
     @property
     def value(self) -> Float[Array, "..."]:
@@ -160,19 +163,33 @@ class Parameter(eqx.Module):
 
 
 def parameter(
-    value: Any,
+    value: Any = None,
     *,
     default: Any = 1.0,
     support: Support = "positive",
     prior: Prior | None = None,
+    share: str | None = None,
     name: str = "value",
 ) -> Parameter:
-    """A `Parameter` from what a user wrote: a number, an array, a `Parameter`, or nothing.
+    """A quantity to be fitted, with what is known about it.
 
+    Parameters
+    ----------
+    value
+        Where to start, in the user's units; None leaves that to the search.
+    prior
+        A density such as `LogNormal`, in the user's units.
+    share
+        A name: processes whose parameters carry the same one have a single value in common.
+
+    Examples
+    --------
+    >>> from dagp import GP, kernels
+    >>> smooth = parameter(prior=LogNormal(2.0, 0.5), share="smoothness")
+    >>> GP(kernels.Matern52(lengthscale=smooth)).kernel.lengthscale.share
+    'smoothness'
     >>> float(parameter(2.0).natural)
     2.0
-    >>> parameter(None).automatic
-    True
     """
     if isinstance(value, Parameter):
         return value if prior is None else dataclasses.replace(value, prior=prior)
@@ -184,16 +201,22 @@ def parameter(
         raw, unit = np.asarray(np.log(_positive(number, name))), 0.0
     else:
         raw, unit = number, 1.0
-    return Parameter(raw, np.asarray(unit), prior, support, False, automatic)
+    return Parameter(raw, np.asarray(unit), prior, support, False, automatic, share)
 
 
-def fixed(value: Any, *, support: Support = "positive") -> Parameter:
-    """A parameter that training leaves alone.
+def fixed(value: Any, *, support: Support = "positive") -> Any:
+    """A parameter that training leaves alone; of a kernel or a mean, all of its parameters.
 
     >>> from dagp import kernels
     >>> kernels.Periodic(period=fixed(24.0)).period.frozen
     True
+    >>> fixed(kernels.SquaredExponential(2.0, 1.0)).variance.frozen
+    True
     """
+    if isinstance(value, eqx.Module) and not is_parameter(value):
+        return jax.tree.map(
+            lambda p: fixed(p) if is_parameter(p) else p, value, is_leaf=is_parameter
+        )
     return dataclasses.replace(parameter(value, support=support), frozen=True)
 
 
@@ -212,6 +235,26 @@ def trainable(tree: Tree) -> Tree:
         return eqx.tree_at(lambda p: p.raw, nothing, True)
 
     return jax.tree.map(mark, tree, is_leaf=is_parameter)
+
+
+def tied(tree: Tree) -> Tree:
+    """A tree of gradients in which parameters of one name have the sum of theirs.
+
+    Leaves have a leading axis for processes of the same make.
+    """
+    nodes, structure = jax.tree.flatten(tree, is_leaf=is_parameter)
+    totals: dict[str, Any] = {}
+    for node in nodes:
+        if is_parameter(node) and node.share is not None and node.raw is not None:
+            totals[node.share] = totals.get(node.share, 0.0) + jnp.sum(node.raw, axis=0)
+
+    def total(node: Any) -> Any:
+        if not is_parameter(node) or node.share is None or node.raw is None:
+            return node
+        raw = jnp.broadcast_to(totals[node.share], node.raw.shape)
+        return eqx.tree_at(lambda p: p.raw, node, raw)
+
+    return jax.tree.unflatten(structure, [total(node) for node in nodes]) if totals else tree
 
 
 def log_prior(tree: Any) -> Scalar:

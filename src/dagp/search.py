@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.clutter import NoiseProcess
 from dagp.data import padded, to_batch
 from dagp.model import Batch, DataAssociation
 from dagp.moves import MOVES, SIMPLER, Move, Proposal, View
@@ -35,7 +34,7 @@ from dagp.train import (
     train,
 )
 
-__all__ = ["UNUSED", "Contender", "improve", "prune", "race", "search"]
+__all__ = ["UNUSED", "Contender", "Tell", "improve", "prune", "race", "ranked", "search"]
 
 FIRST_STEPS = BLOCK
 """Steps of the first rung."""
@@ -134,6 +133,8 @@ def race(contenders: list[Contender], batch: Batch, tol: float, tell: Tell) -> l
             contender.advance(batch, FIRST_STEPS if rung == 1 else RACE_STEPS, tol)
             tell(Progress(f"race {rung}", index, contender.steps, contender.bound))
         running.sort(key=lambda c: -c.bound)
+        if rung == 1:
+            running = _each_kind_first(running)
         keep = max(FINALISTS, int(np.ceil(len(running) * KEEP)))
         for contender in running[keep:]:
             contender.fate = f"dropped after rung {rung}"
@@ -141,6 +142,19 @@ def race(contenders: list[Contender], batch: Batch, tol: float, tell: Tell) -> l
     for contender in running:
         contender.fate = "finalist"
     return running
+
+
+def _each_kind_first(contenders: list[Contender]) -> list[Contender]:
+    """The best of each kind before all others.
+
+    The kind decides the basin, and the first steps say little about how deep it is.
+    """
+    kinds: set[str] = set()
+    first, others = [], []
+    for contender in contenders:
+        (others if contender.start.kind in kinds else first).append(contender)
+        kinds.add(contender.start.kind)
+    return first + others
 
 
 def ranked(contenders: list[Contender]) -> list[Contender]:
@@ -159,12 +173,6 @@ def view(problem: Problem, contender: Contender, batch: Batch) -> View:
         np.asarray(seen.means)[:, :N],
         np.sqrt(np.asarray(seen.noise_variances)),
         [k for k, clutter in enumerate(problem.clutter) if not clutter],
-        [
-            k
-            for group, members in zip(model.groups, model.members, strict=True)
-            for k in members
-            if isinstance(group, NoiseProcess) and group.open
-        ],
     )
 
 
@@ -198,7 +206,7 @@ def promising(
     trials = []
     for proposal in itertools.chain.from_iterable(move(seen) for move in moves):
         shares = jnp.asarray(padded(proposal.shares, len(batch.X)))
-        state, bound = begin(proposal.change(model), batch, shares, PROBE_STEPS)
+        state, bound = begin(model, batch, shares, PROBE_STEPS)
         trials.append(Trial(proposal, state, float(bound.value)))
     # A bound that is not a number compares false and drops out here.
     return sorted((t for t in trials if t.bound > least), key=lambda t: -t.bound)

@@ -4,8 +4,10 @@ The start decides which optimum a run ends in, and no kind of start wins everywh
 proposes which points belong together from a different idea of what a process looks like.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import KDTree
@@ -25,6 +27,7 @@ __all__ = [
     "build",
     "choose_inducing",
     "grown",
+    "inducing_inputs",
     "k_means",
     "portfolio",
     "starts",
@@ -70,6 +73,32 @@ def choose_inducing(
     if len(distinct) <= count:
         return distinct
     return k_means(distinct, count, rng)[0]
+
+
+def inducing_inputs(
+    asked: Any, sample: Sample, units: Units, rng: np.random.Generator
+) -> Float[np.ndarray, "M D"]:
+    """Inducing inputs as a user asked for them: a number, positions, or nothing."""
+    if asked is not None and not isinstance(asked, Integral):
+        given = np.asarray(asked, np.float64)
+        if given.ndim != 2 or given.shape[1] != sample.X.shape[1]:
+            raise ValueError(
+                f"inducing must be a number or have shape (M, {sample.X.shape[1]}), "
+                f"got {given.shape}."
+            )
+        return units.standard_x(given)
+    default = 32 if sample.X.shape[1] == 1 else 100
+    count = default if asked is None else int(asked)
+    if count < 1:
+        raise ValueError(f"inducing must be at least 1, got {count}.")
+    chosen = choose_inducing(sample.X, count, rng)
+    if asked is not None and len(chosen) < count:
+        warnings.warn(
+            f"inducing={count} is more than X has distinct rows; {len(chosen)} are used.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return chosen
 
 
 def k_means(
@@ -139,15 +168,6 @@ def by_magnitude(task: Task, rng: np.random.Generator) -> Guess:
 def by_cluster(task: Task, rng: np.random.Generator) -> Guess:
     """Clusters in inputs and outputs together: regimes that live in different places."""
     nearest = k_means(np.hstack([task.sample.X, task.sample.y]), task.functions, rng)[1]
-    return Guess(np.eye(task.functions)[nearest])
-
-
-def by_draw(task: Task, rng: np.random.Generator) -> Guess:
-    """The nearest of some random smooth functions."""
-    basis = _random_basis(task.sample.X, np.sqrt(task.sample.X.shape[1]), rng)
-    shape = (basis.shape[1], task.functions, task.sample.y.shape[1])
-    draws = np.einsum("nf,fkp->nkp", basis, rng.standard_normal(shape))
-    nearest = np.argmin(np.sum((task.sample.y[:, None, :] - draws) ** 2, axis=2), axis=1)
     return Guess(np.eye(task.functions)[nearest])
 
 
@@ -222,7 +242,6 @@ KINDS: dict[str, Kind] = {
     "rank": by_rank,
     "magnitude": by_magnitude,
     "cluster": by_cluster,
-    "draw": by_draw,
     "consensus": by_consensus,
 }
 

@@ -18,12 +18,12 @@ import numpy as np
 from dagp.bounds import collapsed, responsibilities, settle
 from dagp.gate import ConstantGate
 from dagp.model import Batch, DataAssociation, NaturalRates
-from dagp.parameters import trainable
-from dagp.sparse import Natural
+from dagp.parameters import is_parameter, trainable
+from dagp.sparse import Natural, SparseGP
 from dagp.train import ADAM, BLOCK, LEARNING_RATE, Report, Result, State, Status, apply
 from dagp.typing import Array, Float, Int, PerProcess, Scalar
 
-__all__ = ["absorb", "descend", "sweep", "train_in_batches"]
+__all__ = ["absorb", "descend", "fresh_moments", "levels", "sweep", "train_in_batches"]
 
 FIRST_NATURAL_RATE = 0.1
 FIRST_LEARNING_RATE = 0.4 * LEARNING_RATE
@@ -189,21 +189,24 @@ def in_pieces(data: Batch) -> Batch:
 
 
 @jax.jit
-def absorb(state: State, batch: Batch, seen: Scalar, learning: Scalar) -> tuple[State, Scalar]:
+def absorb(
+    model: DataAssociation, moments: Any, batch: Batch, seen: Scalar, learning: Scalar
+) -> tuple[State, Scalar]:
     """Take in data that will not be seen again, after data of total weight `seen`.
 
-    Every q adds what the new data say to what it knows. The hyperparameters follow the bound of
-    the new data alone, as one step among as many as there were batches like this one.
+    Every q adds what the new data say to what it knows. Noise levels follow the bound of the new
+    data, scaled up to all. Kernels and inducing inputs stay: what q knows is written in terms of
+    them, and the data that could say it anew are gone.
     """
     added = jnp.sum(batch.weight)
     scale = 1 + seen / added
-    told, shares, _ = _told(state.model, batch)
-    evidence = jax.tree.map(jnp.add, _evidence(state.model), _evidence(told))
-    model = _with_evidence(state.model, evidence, NaturalRates(1.0, 1.0))
+    told, shares, _ = _told(model, batch)
+    evidence = jax.tree.map(jnp.add, _evidence(model), _evidence(told))
+    model = _with_evidence(model, evidence, NaturalRates(1.0, 1.0))
     if isinstance(model.gate, ConstantGate):
         gate = model.gate.counted(shares, batch.weight, 1 / scale)
         model = DataAssociation(model.groups, gate, model.members)
-    moving, rest = eqx.partition(model, trainable(model))
+    moving, rest = eqx.partition(model, levels(model))
     scaled = batch._replace(weight=batch.weight * scale)
 
     def loss(moving: Any) -> Scalar:
@@ -211,7 +214,7 @@ def absorb(state: State, batch: Batch, seen: Scalar, learning: Scalar) -> tuple[
         return -collapsed(model, model.project(batch.X), scaled).value
 
     value, gradient = jax.value_and_grad(loss)(moving)
-    moving, moments = apply(moving, gradient, state.moments, learning)
+    moving, moments = apply(moving, gradient, moments, learning)
     return State(eqx.combine(moving, rest), shares, moments), -value
 
 
@@ -232,7 +235,9 @@ def train_in_batches(
     """
     total, scale = float(np.sum(data.weight)), jnp.asarray(rows / size)
     epoch = rows / size
-    state = State(model, jnp.zeros((size, model.n_processes)), _fresh_moments(model))
+    state = State(
+        model, jnp.zeros((size, model.n_processes)), fresh_moments(model, trainable(model))
+    )
     batches = shuffled(rows, size, rng)
     pieces = in_pieces(data)
     look = max(1, round(epoch / BLOCK))
@@ -268,5 +273,19 @@ def train_in_batches(
     return Result(state, float(value), np.concatenate(trace), status, 0.0)
 
 
-def _fresh_moments(model: DataAssociation) -> Any:
-    return ADAM.init(eqx.filter(model, trainable(model)))
+def levels(model: DataAssociation) -> Any:
+    """As `trainable`, for the parameters that are not part of a GP: levels of noise."""
+
+    def mark(node: Any) -> Any:
+        if isinstance(node, SparseGP):
+            return jax.tree.map(lambda _: False, node)
+        return trainable(node)
+
+    return jax.tree.map(
+        mark, model, is_leaf=lambda node: isinstance(node, SparseGP) or is_parameter(node)
+    )
+
+
+def fresh_moments(model: DataAssociation, mask: Any) -> Any:
+    """Moments of an optimiser that has not moved yet."""
+    return ADAM.init(eqx.filter(model, mask))

@@ -108,6 +108,11 @@ def resume(model: DataAssociation, batch: Batch) -> State:
 
 def apply(moving: Any, gradient: Any, moments: Any, rate: Scalar) -> tuple[Any, Any]:
     """One step of Adam down the gradient."""
+    gradient = jax.tree.map(
+        lambda node: node.tied() if isinstance(node, DataAssociation) else node,
+        gradient,
+        is_leaf=lambda node: isinstance(node, DataAssociation),
+    )
     updates, moments = ADAM.update(gradient, moments)
     return jax.tree.map(lambda p, u: p - rate * u, moving, updates), moments
 

@@ -1,8 +1,10 @@
 """What a user hands in, checked: one clear sentence for everything that cannot be used."""
 
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any
 
+import jax
 import narwhals as nw
 import numpy as np
 from sklearn.utils.validation import (
@@ -12,13 +14,22 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from dagp.concrete import Concrete
+from dagp.parameters import is_parameter
+from dagp.processes import GP, ProcessPrior
+from dagp.runtime import DTYPES
 from dagp.typing import Float, Int, Table
 
+GENEROUS = 6
+"""Processes to begin with when their number is to be found."""
+
 __all__ = [
+    "GENEROUS",
     "check_inputs",
     "check_labels",
     "check_missing",
     "check_outputs",
+    "check_parameters",
     "check_weights",
     "complete_rows",
 ]
@@ -160,3 +171,50 @@ def _check_finite(array: np.ndarray, name: str, columns: Sequence[str] | None) -
     raise ValueError(
         f"Input {name} contains {word}: {int(wrong.sum())} value(s), the first in {where}{hint}."
     )
+
+
+def check_parameters(estimator: Any) -> list[ProcessPrior]:
+    """The priors of an estimator whose settings make sense."""
+    whole: dict[str, Any] = {"n_init": estimator.n_init, "max_iter": estimator.max_iter}
+    if estimator.batch_size is not None:
+        whole["batch_size"] = estimator.batch_size
+    if not isinstance(estimator.processes, Sequence) and estimator.n_processes != "auto":
+        whole["n_processes"] = estimator.n_processes
+    for name, value in whole.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            hint = ' or "auto"' if name == "n_processes" else ""
+            raise ValueError(f"{name} must be a whole number of at least 1{hint}, got {value!r}.")
+    if not isinstance(estimator.tol, Real) or not float(estimator.tol) >= 0:
+        raise ValueError(f"tol must be a number that is not negative, got {estimator.tol!r}.")
+    if estimator.inference not in ("collapsed", "concrete") and not isinstance(
+        estimator.inference, Concrete
+    ):
+        raise ValueError(
+            f'inference must be "collapsed", "concrete" or a Concrete, got {estimator.inference!r}.'
+        )
+    if estimator.dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {DTYPES}, got {estimator.dtype!r}.")
+    given = estimator.processes if estimator.processes is not None else GP()
+    count = GENEROUS if isinstance(estimator.n_processes, str) else estimator.n_processes
+    priors: list[ProcessPrior] = list(given) if isinstance(given, Sequence) else [given] * count
+    if not priors:
+        raise ValueError("processes is an empty list; name at least one, such as [GP()].")
+    for k, prior in enumerate(priors):
+        if not isinstance(prior, ProcessPrior):
+            raise ValueError(
+                f"processes[{k}] must be a GP, DeepGP, Noise or Uniform, got {prior!r}."
+            )
+    _check_shared(priors)
+    return priors
+
+
+def _check_shared(priors: list[ProcessPrior]) -> None:
+    """What is shared has one value, so it must begin as one."""
+    begun: dict[str, Any] = {}
+    for prior in priors:
+        for node in jax.tree.leaves(list(vars(prior).values()), is_leaf=is_parameter):
+            if not is_parameter(node) or node.share is None:
+                continue
+            first = begun.setdefault(node.share, node.raw)
+            if np.shape(first) != np.shape(node.raw) or np.any(first != node.raw):
+                raise ValueError(f"Parameters that share {node.share!r} must start alike.")

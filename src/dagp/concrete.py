@@ -1,0 +1,267 @@
+"""The paper's own inference: relaxed assignments, sampled functions, Adam on everything.
+
+Every point has free logits for q(a). A relaxed one-hot vector is drawn from the concrete
+distribution (Maddison et al. 2017; Jang et al. 2017), and so are the functions and the gate; the
+optimiser moves hyperparameters, inducing inputs, every q(u) and the logits on random batches:
+
+    L = Σ_n E[log p(y_n | f_n, â_n)] + Σ_n E[log p(â_n | α_n)] − KL(f) − KL(α)   (+ Σ_n H(q(a_n)))
+
+The paper bounds log p(Y, A), which leaves out the entropy H. That form rewards assignments for
+being certain, and scores collapsed answers above right ones: it can be had, but solutions are only
+ever compared with the entropy in.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dagp.gate import ConstantGate, GPGate
+from dagp.model import Batch, DataAssociation, ModelProjection
+from dagp.parameters import trainable
+from dagp.processes import over_samples
+from dagp.sparse import Marginals, Moments, Natural
+from dagp.train import ADAM, BLOCK, Report, Result, State, Status, apply
+from dagp.typing import Array, Float, Int, PerPoint, PerProcess, Scalar
+
+__all__ = ["Concrete", "ConcreteState", "as_moments", "concrete", "relaxed", "train_concrete"]
+
+WINDOW = 4
+"""Blocks whose mean bound is compared with that of the blocks before."""
+_COUNTING_RATE = 0.05
+
+
+@dataclass(frozen=True)
+class Concrete:
+    """Settings of ``inference="concrete"``; the defaults are the best we know.
+
+    Parameters
+    ----------
+    temperature
+        Of the relaxation, at the first and at the last step; it falls geometrically.
+    entropy
+        Whether the bound has the entropy of q(a) in it. Without it, it is the paper's.
+    learning_rate
+        Of Adam.
+    batch_size
+        Rows per step where the estimator states none.
+
+    >>> Concrete(entropy=False).temperature
+    (1.0, 0.2)
+    """
+
+    temperature: tuple[float, float] = (1.0, 0.2)
+    entropy: bool = True
+    learning_rate: float = 0.02
+    batch_size: int = 256
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if not all(t > 0 for t in self.temperature) or not self.learning_rate > 0:
+            raise ValueError("Concrete needs positive temperatures and learning rate.")
+
+    def temperatures(self, first: int, count: int, steps: int) -> Float[np.ndarray, " T"]:
+        """Temperatures of `count` steps from step `first` on, of `steps` in all."""
+        begin, end = self.temperature
+        done = np.minimum(np.arange(first, first + count) / max(steps, 1), 1.0)
+        return begin * (end / begin) ** done
+
+
+class ConcreteState(NamedTuple):
+    """Everything a step reads and writes."""
+
+    model: DataAssociation
+    logits: PerProcess
+    moments: Any
+    key: Array
+
+
+class ConcreteBound(NamedTuple):
+    """The bound and what it is made of."""
+
+    data: Scalar
+    gate: Scalar
+    entropy: Scalar
+    kl: Scalar
+    prior: Scalar
+
+    def value(self, entropy: bool = True) -> Scalar:
+        """The bound, with the entropy or as the paper has it."""
+        plain = self.data + self.gate - self.kl + self.prior
+        return plain + self.entropy if entropy else plain
+
+
+def relaxed(logits: PerProcess, temperature: Scalar | float, key: Array) -> PerProcess:
+    """Relaxed one-hot vectors: near zero temperature, draws from softmax(logits)."""
+    gumbel = jax.random.gumbel(key, logits.shape, logits.dtype)
+    return jax.nn.softmax((logits + gumbel) / temperature, axis=-1)
+
+
+def _is_marginals(node: Any) -> bool:
+    return isinstance(node, Marginals)
+
+
+def _drawn(tree: Any, key: Array) -> Any:
+    """Every function in a tree of marginals drawn, point by point, and certain from then on."""
+    nodes, structure = jax.tree.flatten(tree, is_leaf=_is_marginals)
+    drawn = []
+    for node, own in zip(nodes, jax.random.split(key, len(nodes)), strict=True):
+        deviate = jax.random.normal(own, node.mean.shape, node.mean.dtype)
+        std = jnp.sqrt(node.variance + 1e-12)
+        drawn.append(Marginals(node.mean + std * deviate, jnp.zeros_like(node.variance)))
+    return jax.tree.unflatten(structure, drawn)
+
+
+def concrete(
+    model: DataAssociation,
+    projection: ModelProjection,
+    batch: Batch,
+    logits: PerProcess,
+    temperature: Scalar | float,
+    key: Array,
+) -> ConcreteBound:
+    """One sample of the bound; the weights of the batch say how many data it stands for."""
+    assignment, functions, gate = jax.random.split(key, 3)
+    logits = logits + batch.allowed
+    marginals = model.marginals(projection)
+    drawn = _drawn(marginals.groups, functions)
+    density = jax.vmap(lambda p, m: p.expected_log_density(m, batch.y))
+    log_density = model.in_order(tuple(map(density, model.groups, drawn))).T
+    if isinstance(model.gate, GPGate):
+        alpha = _drawn(marginals.gate.latent, gate).mean
+        log_weights = over_samples(jax.nn.log_softmax(alpha), model.gate.latent.samples)
+    else:
+        log_weights = marginals.gate.log_weights
+    chosen = relaxed(logits, temperature, assignment)
+    log_q = jax.nn.log_softmax(logits)
+
+    def total(per_process: PerProcess) -> Scalar:
+        return jnp.sum(batch.weight * jnp.sum(per_process, axis=1))
+
+    return ConcreteBound(
+        total(chosen * log_density),
+        total(chosen * log_weights),
+        -total(jnp.exp(log_q) * log_q),
+        model.kl(),
+        model.log_prior(),
+    )
+
+
+def as_moments(model: DataAssociation) -> DataAssociation:
+    """The model with every q in a form that the optimiser can move."""
+
+    def moments(node: Any) -> Any:
+        if not isinstance(node, Natural):
+            return node
+        centre, root = node.centre_and_root()
+        covariance = jnp.einsum("pij,pik->pjk", root, root)
+        return Moments.of(np.asarray(centre), np.asarray(jnp.linalg.cholesky(covariance)))
+
+    def whole(part: Any) -> Any:
+        return jax.tree.map(moments, part, is_leaf=lambda node: isinstance(node, Natural))
+
+    processes = [whole(model.process(k)) for k in range(model.n_processes)]
+    return DataAssociation.assemble(processes, whole(model.gate))
+
+
+def begin_concrete(state: State, seed: int) -> ConcreteState:
+    """A start of the paper's scheme from one of ours."""
+    model = as_moments(state.model)
+    logits = jnp.log(jnp.asarray(state.responsibilities) + 1e-6)
+    moments = ADAM.init((eqx.filter(model, trainable(model)), logits))
+    return ConcreteState(model, logits, moments, jax.random.key(seed))
+
+
+@eqx.filter_jit
+def run_steps(
+    state: ConcreteState,
+    data: Batch,
+    rows: Int[Array, "T B"],
+    scale: Scalar,
+    temperatures: PerPoint,
+    rate: Scalar,
+    entropy: bool,
+) -> tuple[ConcreteState, PerPoint]:
+    """One step for each set of rows, and the bound (with the entropy) each of them saw."""
+    mask = trainable(state.model)
+
+    def one(state: ConcreteState, this: tuple[Any, Any]) -> tuple[ConcreteState, Scalar]:
+        some, temperature = this
+        batch = Batch(*(column[some] for column in data))
+        batch = batch._replace(weight=batch.weight * scale)
+        key, own = jax.random.split(state.key)
+        moving, rest = eqx.partition(state.model, mask)
+
+        def loss(moved: tuple[Any, PerProcess]) -> tuple[Scalar, Scalar]:
+            model = eqx.combine(moved[0], rest)
+            projection = model.project(batch.X)
+            bound = concrete(model, projection, batch, moved[1][some], temperature, own)
+            return -bound.value(entropy), bound.value()
+
+        moved = (moving, state.logits)
+        gradient, value = jax.grad(loss, has_aux=True)(moved)
+        (moving, logits), moments = apply(moved, gradient, state.moments, rate)
+        model = eqx.combine(moving, rest)
+        if isinstance(model.gate, ConstantGate):
+            shares = jax.nn.softmax(logits[some] + batch.allowed)
+            gate = model.gate.counted(shares, batch.weight, _COUNTING_RATE)
+            model = DataAssociation(model.groups, gate, model.members)
+        return ConcreteState(model, logits, moments, key), value
+
+    return jax.lax.scan(one, state, (rows, temperatures))
+
+
+def train_concrete(
+    state: ConcreteState,
+    data: Batch,
+    batches: Iterator[Int[np.ndarray, " B"]],
+    settings: Concrete,
+    *,
+    scale: float,
+    first: int,
+    steps: int,
+    of: int,
+    tol: float,
+    report: Report = lambda *_: False,
+) -> tuple[ConcreteState, Result]:
+    """Steps `first` to `first + steps` of a run of `of`, or fewer when the bound stops rising."""
+    total = float(np.sum(data.weight))
+    blocks: list[np.ndarray] = []
+    status: Status = "budget"
+    rate, done = settings.learning_rate, 0
+    while done < steps:
+        some = np.stack([next(batches) for _ in range(BLOCK)])
+        temperatures = settings.temperatures(first + done, BLOCK, of)
+        following, values = run_steps(
+            state, data, some, jnp.asarray(scale), temperatures, jnp.asarray(rate), settings.entropy
+        )
+        done += BLOCK
+        if not np.all(np.isfinite(np.asarray(values))):
+            status = "diverged"
+            break
+        state = following
+        blocks.append(np.asarray(values, np.float64))
+        if report(first + done, float(blocks[-1].mean())):
+            status = "stopped"
+            break
+        if len(blocks) % WINDOW == 0 and _level(blocks, 1) - _level(blocks, 0) < tol * total:
+            # Shorter steps average over more noise; when they are short, that was all.
+            if rate < 0.2 * settings.learning_rate:
+                status = "converged"
+                break
+            rate /= 2
+    shares = jax.nn.softmax(state.logits + data.allowed)
+    bound = float(np.mean(np.concatenate(blocks[-WINDOW:]))) if blocks else -np.inf
+    trace = np.concatenate([np.zeros(0), *blocks])
+    return state, Result(State(state.model, shares, None), bound, trace, status, rate)
+
+
+def _level(blocks: list[np.ndarray], window: int) -> float:
+    """Mean bound of the last window of blocks (1), or of the one before (0)."""
+    end = len(blocks) - (0 if window else WINDOW)
+    part = blocks[max(end - WINDOW, 0) : end]
+    return float(np.mean(np.concatenate(part))) if part else -np.inf

@@ -1,0 +1,214 @@
+"""From a problem to a solution: which inference, on how much of the data at a time."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dagp.concrete import Concrete, begin_concrete, train_concrete
+from dagp.data import Sample, padded, to_batch
+from dagp.diagnosis import check_converged, check_finite, review
+from dagp.model import Batch, DataAssociation
+from dagp.search import Contender, Tell, prune, ranked, search
+from dagp.starts import Problem, build, grown, starts
+from dagp.stochastic import (
+    DECAY,
+    FIRST_LEARNING_RATE,
+    absorb,
+    fresh_moments,
+    levels,
+    shuffled,
+    train_in_batches,
+)
+from dagp.train import BLOCK, Progress, Result, State, begin, resume, settled
+
+__all__ = ["Fit", "Options", "Stream", "fit_collapsed", "fit_concrete", "go_on"]
+
+LOOKED_AT = 2000
+"""With batches, rows among which the association is looked for before all of them are used."""
+CHUNK = 1024
+"""Rows of a stream that are taken in together where no batch size is stated."""
+STREAM_PATIENCE = 10
+"""Batches after which the steps of the hyperparameters begin to shorten."""
+CONCRETE_TRIAL = 8 * BLOCK
+"""Steps each start of the paper's scheme has to show what it is worth."""
+
+
+class Options(NamedTuple):
+    """How hard to try."""
+
+    n_init: int
+    max_iter: int
+    tol: float
+    batch_size: int | None
+    auto: bool
+    """Whether processes that nothing uses are taken out."""
+    rng: np.random.Generator
+    tell: Tell
+
+
+class Fit(NamedTuple):
+    """A solution and how it was found."""
+
+    result: Result
+    ranking: list[Contender]
+    rivals: list[tuple[Contender, Result]]
+    """Other solutions, best first."""
+    complete: bool
+    """Whether the rivals know all rows, or only those that were looked at."""
+
+
+def fit_collapsed(
+    problem: Problem, options: Options, previous: DataAssociation | None = None
+) -> Fit:
+    """Search, and train on all data at once or in batches."""
+    size = options.batch_size
+    looked_at = problem if size is None else _part(problem, max(LOOKED_AT, size), options.rng)
+    if size is not None and previous is not None:
+        contender = _resumed(looked_at, previous)
+        found = Fit(contender.result(), [contender], [], complete=False)
+    else:
+        found = _search(looked_at, options, previous)
+    result = found.result
+    if size is not None and result.status != "stopped":
+        batch = _on_device(problem)
+        result = train_in_batches(
+            result.state.model,
+            batch,
+            rows=len(problem.sample.X),
+            size=min(size, len(problem.sample.X)),
+            max_iter=options.max_iter,
+            tol=options.tol,
+            rng=options.rng,
+            report=lambda step, bound: bool(options.tell(Progress("batches", 0, step, bound))),
+        )
+        check_finite(result.bound, found.ranking)
+        result = result._replace(trace=np.concatenate([found.result.trace, result.trace]))
+    check_converged(result)
+    return found._replace(result=result, complete=size is None)
+
+
+def _search(problem: Problem, options: Options, previous: DataAssociation | None) -> Fit:
+    result, ranking = search(
+        problem,
+        n_init=options.n_init,
+        max_iter=options.max_iter,
+        tol=options.tol,
+        rng=options.rng,
+        tell=options.tell,
+        previous=previous,
+    )
+    batch = to_batch(problem.sample, problem.n_processes)
+    others = review(result, ranking, batch, problem.sample.weight)
+    if options.auto and result.status != "stopped":
+        result = prune(problem, result, options.max_iter, options.tol)
+    return Fit(result, ranking, [(c, settled(c.result(), batch)) for c in others], complete=True)
+
+
+def _part(problem: Problem, count: int, rng: np.random.Generator) -> Problem:
+    """The problem with some of its rows, or all where they are few."""
+    rows = len(problem.sample.X)
+    if rows <= count:
+        return problem
+    some = np.sort(rng.choice(rows, count, replace=False))
+    return problem._replace(sample=type(problem.sample)(*(c[some] for c in problem.sample)))
+
+
+def _resumed(problem: Problem, previous: DataAssociation) -> Contender:
+    state = resume(previous, _on_device(problem))
+    start = next(starts(problem, 1, np.random.default_rng(0)))
+    return Contender(start._replace(kind="warm"), state, fate="kept", status="converged")
+
+
+def _on_device(problem: Problem) -> Batch:
+    return jax.tree.map(jnp.asarray, to_batch(problem.sample, problem.n_processes))
+
+
+def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
+    """The paper's scheme: every start runs a little, the best runs on."""
+    data, rows = _on_device(problem), len(problem.sample.X)
+    size = min(options.batch_size or settings.batch_size, rows)
+    batches = shuffled(rows, size, options.rng)
+    contenders, states = [], []
+    for index, start in enumerate(starts(problem, options.n_init, options.rng)):
+        shares = jnp.asarray(padded(start.responsibilities, len(data.X)))
+        plain, _ = begin(build(problem, start), data, shares, 0)
+        model = grown(problem, start, plain.model)
+        state, result = train_concrete(
+            begin_concrete(plain._replace(model=model, responsibilities=shares), index),
+            data,
+            batches,
+            settings,
+            scale=rows / size,
+            first=0,
+            steps=CONCRETE_TRIAL,
+            of=options.max_iter,
+            tol=-np.inf,
+        )
+        contender = Contender(start, result.state)
+        contender.adopt(result)
+        contender.rungs.append(result.bound)
+        contender.fate = "dropped after rung 1"
+        contenders.append(contender)
+        states.append(state)
+        if options.tell(Progress("race 1", index, contender.steps, contender.bound)):
+            break
+    best = int(np.argmax([c.bound for c in contenders]))
+    _, result = train_concrete(
+        states[best],
+        data,
+        batches,
+        settings,
+        scale=rows / size,
+        first=CONCRETE_TRIAL,
+        steps=max(options.max_iter - CONCRETE_TRIAL, BLOCK),
+        of=options.max_iter,
+        tol=options.tol,
+        report=lambda step, bound: bool(options.tell(Progress("train", best, step, bound))),
+    )
+    kept = contenders[best]
+    kept.adopt(result)
+    kept.rungs.append(result.bound)
+    kept.fate = "kept"
+    check_finite(result.bound, contenders)
+    check_converged(result)
+    return Fit(result, ranked(contenders), [], complete=True)
+
+
+class Stream(NamedTuple):
+    """Where a model stands that is fed new data again and again. Holds NumPy arrays only."""
+
+    model: DataAssociation
+    moments: Any
+    """Of the optimiser; None before its first step."""
+    seen: float
+    """Total weight of the data so far."""
+    steps: int
+
+    @staticmethod
+    def after(model: DataAssociation, seen: float) -> "Stream":
+        """At the end of a fit."""
+        return Stream(model, None, seen, 0)
+
+
+def go_on(stream: Stream, sample: Sample, batch_size: int | None) -> tuple[Stream, Result]:
+    """Take in a standardised sample, some rows at a time."""
+    size, K = batch_size or CHUNK, stream.model.n_processes
+    model, moments, seen, steps = stream
+    moments = fresh_moments(model, levels(model)) if moments is None else moments
+    shares, bounds = [], []
+    for begin_at in range(0, len(sample.X), size):
+        part = Sample(*(column[begin_at : begin_at + size] for column in sample))
+        rate = FIRST_LEARNING_RATE * (1 + steps / STREAM_PATIENCE) ** -DECAY
+        state, bound = absorb(
+            model, moments, to_batch(part, K), jnp.asarray(seen), jnp.asarray(rate)
+        )
+        model, moments = state.model, state.moments
+        shares.append(np.asarray(state.responsibilities)[: len(part.X)])
+        bounds.append(float(bound))
+        seen, steps = seen + float(part.weight.sum()), steps + 1
+    model, moments = jax.tree.map(np.asarray, (model, moments))
+    state = State(model, np.concatenate(shares), moments)
+    result = Result(state, bounds[-1], np.array(bounds), "converged", 0.0)
+    return Stream(model, moments, seen, steps), result
