@@ -1,5 +1,6 @@
 """Deep processes, as a user states them."""
 
+import dataclasses
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -7,19 +8,23 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from dagp.kernels import Kernel, SquaredExponential
+from dagp.kernels import Kernel, Product, SquaredExponential, Sum
 from dagp.means import Identity, Mean, Projection
 from dagp.parameters import Prior, parameter
-from dagp.processes import GP, GPProcess, Process, ProcessPrior, Setting, check_columns, uneven
+from dagp.processes import (
+    GP,
+    GPProcess,
+    Growth,
+    Process,
+    ProcessPrior,
+    Setting,
+    check_columns,
+    uneven,
+)
 from dagp.sparse import Moments, SparseGP
 from dagp.stack import DeepStack, normal_points
 
 __all__ = ["DeepGP"]
-
-INNER_VARIANCE = 0.05
-INNER_STD = 0.1
-"""Where the inner layers of a deep process begin: variance of the prior, in standardised units,
-and standard deviation of q in its whitened space."""
 
 
 @dataclass(frozen=True)
@@ -80,26 +85,29 @@ class DeepGP(ProcessPrior):
         for layer in range(self.layers - 1):
             first = layer == 0 and width != columns
             axes = _principal_axes(Z, width) if first else np.zeros((0, 0))
-            inner.append(self._inner_layer(Z, width, Projection(axes) if first else Identity()))
+            mean = Projection(axes) if first else Identity()
+            inner.append(self._inner_layer(Z, width, mean, setting.growth))
             Z = Z @ axes if first else Z
         if width != columns and inner:
             units = np.ones(width)
             narrow = setting._replace(x_centre=0 * units, x_unit=units, inducing=Z)
             last = self._plain.latent(narrow, plain.outputs)
+        kernel = _stretched(last.kernel, setting.growth.stretch)
+        last = eqx.tree_at(lambda gp: gp.kernel, last, kernel)
         points = normal_points(width * len(inner), self.samples) if inner else np.zeros((1, 0))
         return DeepStack(tuple(inner), last, points)
 
-    def _inner_layer(self, Z: np.ndarray, width: int, mean: Mean) -> SparseGP:
+    def _inner_layer(self, Z: np.ndarray, width: int, mean: Mean, growth: Growth) -> SparseGP:
         columns = Z.shape[1]
         kernel = self.inner_kernel
         if kernel is None:
-            kernel = SquaredExponential(variance=parameter(INNER_VARIANCE))
+            kernel = SquaredExponential(variance=parameter(growth.variance))
         check_columns(kernel, columns)
         return SparseGP(
             kernel.in_units(np.ones(columns), 0.0, float(np.sqrt(columns))),
             mean,
             parameter(Z, support="real", name="inducing"),
-            Moments.small(width, len(Z), INNER_STD),
+            Moments.small(width, len(Z), growth.std),
         )
 
     @property
@@ -115,6 +123,18 @@ class DeepGP(ProcessPrior):
             raise ValueError(
                 "DeepGP(mean=...) is a function of the inputs: leave width out, or the mean."
             )
+
+
+def _stretched(kernel: Kernel, factor: float) -> Kernel:
+    """The kernel with longer length scales, where nobody stated them."""
+    if isinstance(kernel, Sum | Product):
+        parts = (_stretched(kernel.first, factor), _stretched(kernel.second, factor))
+        return dataclasses.replace(kernel, first=parts[0], second=parts[1])
+    lengthscale = getattr(kernel, "lengthscale", None)
+    if lengthscale is None or not lengthscale.automatic:
+        return kernel
+    longer = dataclasses.replace(lengthscale, raw=np.asarray(lengthscale.raw) + np.log(factor))
+    return dataclasses.replace(kernel, lengthscale=longer)
 
 
 def _principal_axes(Z: np.ndarray, width: int) -> np.ndarray:

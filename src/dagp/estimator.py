@@ -201,7 +201,7 @@ class DAGP(RegressorMixin, BaseEstimator):
                 settings = self.inference if isinstance(self.inference, Concrete) else Concrete()
                 found = fit_concrete(problem, options, settings)
         self._read_off(sample, place, units, found.result)
-        self.lower_bounds_ = np.concatenate(found.ranking[0].traces)
+        self.lower_bounds_ = found.result.trace
         self.n_iter_ = len(found.result.trace)
         self.stream_ = Stream.after(self.posterior_.model, float(weight.sum()))
         self.restarts_ = [c.record() for c in found.ranking]

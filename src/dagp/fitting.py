@@ -10,6 +10,7 @@ from dagp.concrete import Concrete, begin_concrete, train_concrete
 from dagp.data import Sample, padded, to_batch
 from dagp.diagnosis import check_converged, check_finite, review
 from dagp.model import Batch, DataAssociation
+from dagp.processes import Growth
 from dagp.search import Contender, Tell, prune, ranked, search
 from dagp.starts import Problem, build, grown, starts
 from dagp.stochastic import (
@@ -134,7 +135,7 @@ def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
     for index, start in enumerate(starts(problem, options.n_init, options.rng)):
         shares = jnp.asarray(padded(start.responsibilities, len(data.X)))
         plain, _ = begin(build(problem, start), data, shares, 0)
-        model = grown(problem, start, plain.model)
+        model = grown(problem, start, plain.model, Growth())
         state, result = train_concrete(
             begin_concrete(plain._replace(model=model, responsibilities=shares), index),
             data,

@@ -95,7 +95,7 @@ def gate_rule(processes: int, count: int = 16) -> Rule:
     if processes == 2:
         nodes, masses = np.polynomial.hermite_e.hermegauss(min(count, 64))
         return Rule(nodes[:, None] * np.array([0.5, -0.5]), masses / masses.sum())
-    points = normal_points(processes, count)
+    points = normal_points(processes, max(count, 4 * processes))
     return Rule(points, np.full(len(points), 1 / len(points)))
 
 

@@ -86,7 +86,10 @@ class Kernel(eqx.Module):
                 "A kernel takes two arrays of shape (n, columns) with equal columns, "
                 f"got {jnp.shape(A)} and {jnp.shape(B)}."
             )
-        A, B = self.select(jnp.asarray(A)), self.select(jnp.asarray(B))
+        return self.matrix(self.select(jnp.asarray(A)), self.select(jnp.asarray(B)))
+
+    def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
+        """As `__call__`, for arrays that hold the active columns only."""
         return jax.vmap(lambda a: jax.vmap(lambda b: self.evaluate(a, b))(B))(A)
 
     def diagonal(self, X: Inputs) -> PerPoint:
@@ -147,6 +150,16 @@ class SquaredExponential(_Stationary):
 
     def correlation(self, squared_distance: Scalar) -> Scalar:
         return jnp.exp(-0.5 * squared_distance)
+
+    def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
+        if A.shape[1] == 1:
+            return super().matrix(A, B)
+        # By the binomial formula the distances, and their gradients, are matrix products: no
+        # array over points, points and columns. What cancellation costs, this kernel, flat at
+        # zero distance, does not notice.
+        a, b = A / self.lengthscale.value, B / self.lengthscale.value
+        squares = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1) - 2 * a @ b.T
+        return self.variance.value * self.correlation(jnp.maximum(squares, 0.0))
 
 
 class Matern12(_Stationary):

@@ -25,6 +25,7 @@ __all__ = [
     "GP",
     "Components",
     "GPProcess",
+    "Growth",
     "HeteroscedasticProcess",
     "Process",
     "ProcessPrior",
@@ -42,6 +43,17 @@ _NODES = 5
 """Normal densities that stand for one whose variance is uncertain."""
 _UNEVEN_RATE = 0.3
 LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Growth(NamedTuple):
+    """How the plain form of a deep process is taken to pieces when it grows."""
+
+    stretch: float = 1.0
+    """Factor for the length scales of the last layer: what the layers below it then have to do."""
+    variance: float = 0.05
+    std: float = 0.1
+    """Where inner layers begin: variance of the prior, in standardised units, and standard
+    deviation of q in its whitened space."""
 
 
 class Setting(NamedTuple):
@@ -62,6 +74,7 @@ class Setting(NamedTuple):
     """Where length scales and noise levels start when the user states none."""
     even: bool = False
     """Whether clutter of unknown shape starts evenly spread rather than normal."""
+    growth: Growth = Growth()
 
     @property
     def log_variance_unit(self) -> float:

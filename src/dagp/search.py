@@ -18,6 +18,7 @@ import numpy as np
 from dagp.data import padded, to_batch
 from dagp.model import Batch, DataAssociation
 from dagp.moves import MOVES, SIMPLER, Move, Proposal, View
+from dagp.processes import Growth
 from dagp.starts import Problem, Start, build, grown, starts
 from dagp.train import (
     BLOCK,
@@ -65,6 +66,13 @@ PARSIMONY = 0.2
 
 Where two functions coincide, one process or two explain the data equally well, and the bound
 differs by little more than it is off the evidence. Users want the one."""
+
+GROWTHS = (Growth(), Growth(stretch=5.0), Growth(stretch=10.0, variance=0.3, std=0.05))
+"""Ways to take a function to pieces: leave the last layer as it is, or make it slow and let the
+layers before it do the fast part."""
+GROWTH_STEPS = 4 * BLOCK
+"""Steps each of these has before the hopeless ones are dropped; the others have three times as
+many more."""
 
 Tell = Callable[[Progress], Any]
 
@@ -291,14 +299,23 @@ def grow(
     """Turn the plain processes into the deep ones that were asked for, and train these.
 
     A deep process begins as the plain one it is made of, so the association is found where
-    finding it is cheap.
+    finding it is cheap. How the work is divided among the layers has optima of its own: several
+    ways race.
     """
-    plain = contender.state.model
-    model = grown(problem, contender.start, plain)
-    if jax.tree.structure(model) == jax.tree.structure(plain):
+    plain, shares = contender.state.model, contender.state.responsibilities
+    grow_as = [grown(problem, contender.start, plain, growth) for growth in GROWTHS]
+    if jax.tree.structure(grow_as[0]) == jax.tree.structure(plain):
         return
-    contender.state, _ = begin(model, batch, contender.state.responsibilities, 0)
-    contender.rate = LEARNING_RATE
+    ways = [Contender(contender.start, begin(m, batch, shares, 0)[0]) for m in grow_as]
+    for way in ways:
+        way.advance(batch, GROWTH_STEPS, tol)
+    least = max(way.bound for way in ways) - HOPELESS * per_point(problem)
+    ways = [way for way in ways if way.bound >= least]
+    for way in ways if len(ways) > 1 else []:
+        way.advance(batch, 3 * GROWTH_STEPS, tol)
+    best = max(ways, key=lambda way: way.bound)
+    contender.adopt(best.result())
+    contender.rungs.append(best.bound)
     contender.advance(batch, max_iter, tol, report)
 
 

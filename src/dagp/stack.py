@@ -25,9 +25,9 @@ def normal_points(dimensions: int, count: int) -> Float[np.ndarray, "S W"]:
     Quasi-random and in opposite pairs. Without the right covariance the error would have the same
     sign at every data point, and training would learn to exploit it.
     """
-    pairs = max(count // 2, 2 * dimensions)
+    pairs = max(-(-count // 2), dimensions)
     sobol = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(0))
-    uniform = sobol.random_base2(int(np.ceil(np.log2(pairs))))
+    uniform = sobol.random_base2(int(np.ceil(np.log2(pairs))))[:pairs]
     half = norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
     lower = np.linalg.cholesky(half.T @ half / len(half))
     half = np.linalg.solve(lower, half.T).T

@@ -16,7 +16,7 @@ from dagp.data import Sample, Units, allowed
 from dagp.deep import DeepGP
 from dagp.gate import build_gate, grown_gate
 from dagp.model import DataAssociation
-from dagp.processes import GP, ProcessPrior, Setting
+from dagp.processes import GP, Growth, ProcessPrior, Setting
 from dagp.tracking import follow
 from dagp.typing import Float, Int
 
@@ -341,8 +341,10 @@ def build(problem: Problem, start: Start) -> DataAssociation:
     return DataAssociation.assemble(processes, build_gate(problem.gate, setting, len(processes)))
 
 
-def grown(problem: Problem, start: Start, plain: DataAssociation) -> DataAssociation:
+def grown(
+    problem: Problem, start: Start, plain: DataAssociation, growth: Growth
+) -> DataAssociation:
     """The model the user asked for, beginning as the plain one that the search found."""
-    setting = setting_of(problem, start)
+    setting = setting_of(problem, start)._replace(growth=growth)
     processes = [prior.grown(plain.process(k), setting) for k, prior in enumerate(problem.priors)]
     return DataAssociation.assemble(processes, grown_gate(problem.gate, plain.gate, setting))

@@ -46,6 +46,9 @@ BLOCK = 25
 LEARNING_RATE = 0.05
 SMALLEST_RATE = 0.1 * LEARNING_RATE
 """A run has converged when even steps of this size gain nothing more."""
+COOLING, LONG = 0.8, 200
+"""The last fifth of a long run takes small steps: one that has not converged by then must not end
+in the middle of a leap."""
 _SETTLE_STEPS = 2
 _RETRIES = 3
 ADAM = optax.scale_by_adam(b1=0.9, b2=0.99)
@@ -157,13 +160,16 @@ def train(
 
     A block that gains less than `tol` per data point shortens the steps; when they are short and
     still gain nothing, the run has converged. A block that ends in NaN, or far below where it
-    began, is undone and repeated with shorter steps.
+    began, is undone and repeated with shorter steps. What counts is the best there was.
     """
     total = float(np.sum(batch.weight))
     bound, retries, done = -np.inf, 0, 0
+    best, highest = state, -np.inf
     status: Status = "budget"
     traces = [np.zeros(0)]
     while done < max_iter:
+        if done >= COOLING * max_iter >= LONG:
+            rate = min(rate, SMALLEST_RATE)
         following, bounds = run_block(state, batch, jnp.asarray(rate))
         values = np.asarray(bounds.value, np.float64)
         done += BLOCK
@@ -175,6 +181,8 @@ def train(
             continue
         traces.append(values)
         gain, bound, state = values[-1] - bound, float(values[-1]), following
+        if bound > highest:
+            best, highest = state, bound
         if report(done, bound):
             status = "stopped"
             break
@@ -183,7 +191,7 @@ def train(
                 status = "converged"
                 break
             rate = max(rate / 3, SMALLEST_RATE)
-    return Result(state, bound, np.concatenate(traces), status, rate)
+    return Result(best, highest, np.concatenate(traces), status, rate)
 
 
 class Outlook(NamedTuple):

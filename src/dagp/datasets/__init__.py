@@ -7,6 +7,7 @@ points somebody who knows the functions and the noise could assign.
 
 from dagp.datasets.harder import crossings, heteroscedastic, rare, sheets, switch, trajectories
 from dagp.datasets.paper import cartpole, multimodal, noise_separation
+from dagp.datasets.steps import steps
 
 __all__ = [
     "cartpole",
@@ -16,6 +17,7 @@ __all__ = [
     "noise_separation",
     "rare",
     "sheets",
+    "steps",
     "switch",
     "trajectories",
 ]

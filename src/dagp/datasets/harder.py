@@ -50,8 +50,8 @@ def crossings(
     _check_whole("processes", processes, 2, 5)
     _check_whole("crossings", crossings, 0)
     n = 200 * processes if n is None else n
-    _check_sizes(n, n_test)
-    _check_noise(noise)
+    check_sizes(n, n_test)
+    check_noise(noise)
     rng = check_random_state(random_state)
     curves = braid(processes, crossings, processes / 2, rng)
     x = rng.uniform(0, END, n)
@@ -80,8 +80,8 @@ def heteroscedastic(
     ([3.0, 3.0], 5.0)
     """
     _check_whole("crossings", crossings, 0)
-    _check_sizes(n, n_test)
-    _check_noise(noise)
+    check_sizes(n, n_test)
+    check_noise(noise)
     for name, value in (("ratio", ratio), ("variation", variation)):
         if not 1 <= value < math.inf:
             raise ValueError(f"{name} is a factor of at least 1, got {value!r}.")
@@ -116,8 +116,8 @@ def rare(
     if not 0 < share <= 0.5:
         raise ValueError(f"share is above 0 and at most 0.5, got {share!r}.")
     _check_whole("crossings", crossings, 0)
-    _check_sizes(n, n_test)
-    _check_noise(noise)
+    check_sizes(n, n_test)
+    check_noise(noise)
     rng = check_random_state(random_state)
     curves = braid(2, crossings, 1.0, rng)
     x = rng.uniform(0, END, n)
@@ -149,10 +149,10 @@ def switch(
     if np.shape(noise) != (2,):
         raise ValueError(f"noise is a pair, left and right of the switch, got {noise!r}.")
     for side in noise:
-        _check_noise(side)
+        check_noise(side)
     if not 0 <= jump < math.inf:
         raise ValueError(f"jump is a height of at least 0, got {jump!r}.")
-    _check_sizes(n, n_test)
+    check_sizes(n, n_test)
     rng = check_random_state(random_state)
     place = rng.uniform(0.2 * END, 0.8 * END)
     slow, fast = wave(rng), wave(rng, lowest=3)
@@ -201,10 +201,10 @@ def sheets(
     """
     if touch not in ("point", "curve"):
         raise ValueError(f"touch must be 'point' or 'curve', got {touch!r}.")
-    _check_sizes(n, n_test)
+    check_sizes(n, n_test)
     if math.isqrt(n_test) ** 2 != n_test:
         raise ValueError(f"n_test must be a square number, got {n_test}.")
-    _check_noise(noise)
+    check_noise(noise)
     rng = check_random_state(random_state)
     angle = rng.uniform(0, 2 * np.pi)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
@@ -261,8 +261,8 @@ def trajectories(
     _check_whole("targets", targets, 1, 5)
     if not 0 <= clutter < 1:
         raise ValueError(f"clutter is a share from 0 to below 1, got {clutter!r}.")
-    _check_sizes(n, n_test)
-    _check_noise(noise)
+    check_sizes(n, n_test)
+    check_noise(noise)
     rng = check_random_state(random_state)
     paths = passing(targets, rng)
     everywhere = paths(np.linspace(0, END, 1000))
@@ -328,13 +328,13 @@ def _check_whole(name: str, value: int, low: int, high: int | None = None) -> No
         raise ValueError(f"{name} is a whole number {span}, got {value!r}.")
 
 
-def _check_sizes(n: int, n_test: int) -> None:
+def check_sizes(n: int, n_test: int) -> None:
     """Raise unless there is something to draw."""
     _check_whole("n", n, 1)
     _check_whole("n_test", n_test, 1)
 
 
-def _check_noise(noise: float) -> None:
+def check_noise(noise: float) -> None:
     """Raise unless noise can be a standard deviation."""
     if not 0 <= noise < math.inf:
         raise ValueError(f"noise is a standard deviation of at least 0, got {noise!r}.")
