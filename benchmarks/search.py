@@ -109,6 +109,9 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "without split": lambda: without_move(moves.split),
     "without swap": lambda: without_move(moves.swap),
     "without annex": without_annex,
+    "the best half, whatever their kinds": lambda: patch.object(
+        search, "_each_kind_first", lambda contenders: contenders
+    ),
     "one finalist": lambda: patch.object(search, "FINALISTS", 1),
 }
 
