@@ -332,8 +332,23 @@ def test_every_two_targets_pass_each_other_once(targets):
         (datasets.switch, {"jump": -1.0}, "jump is a height"),
         (datasets.trajectories, {"targets": 0}, "targets is a whole number from 1 to 5"),
         (datasets.trajectories, {"clutter": 1.0}, "clutter is a share"),
+        (datasets.steps, {"jumps": 0}, "jumps is a whole number"),
+        (datasets.steps, {"noise": -1.0}, "noise is a standard deviation"),
     ],
 )
 def test_harder_sets_say_what_is_wrong(draw, arguments, words):
     with pytest.raises(ValueError, match=words):
         draw(**arguments)
+
+
+def test_steps_are_levels_with_jumps():
+    data = datasets.steps(jumps=3, noise=0.05, n=400, random_state=0)
+    assert len(data.jumps) == 3 and np.all(np.diff(data.jumps) > 0.1)
+    levels = np.unique(data.f_test)
+    assert len(levels) == 4
+    order = np.argsort(data.X_test[:, 0])
+    changes = np.flatnonzero(np.diff(data.f_test[order]))
+    assert len(changes) == 3
+    assert abs(np.std(data.y_test - data.f_test) - 0.05) < 0.01
+    again = datasets.steps(jumps=3, noise=0.05, n=400, random_state=0)
+    np.testing.assert_array_equal(again.y, data.y)

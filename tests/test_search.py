@@ -7,8 +7,8 @@ from sklearn.metrics import adjusted_rand_score
 from dagp import DAGP, GP, FitError, Noise, datasets, moves
 from dagp.data import Sample, Units, canonical, padded_length, to_batch
 from dagp.runtime import numerics
-from dagp.search import search
-from dagp.starts import KINDS, Problem, Task, choose_inducing, k_means, starts
+from dagp.search import Contender, race, search
+from dagp.starts import KINDS, Problem, Start, Task, choose_inducing, k_means, starts
 from dagp.tracking import follow
 from dagp.train import Result
 
@@ -208,3 +208,25 @@ def test_units_ignore_a_few_wild_values():
     other = Units.of(sample_of(y[:, None], wild))
     assert plain.y_unit[0] == pytest.approx(1.0, rel=0.1)
     assert other.y_unit[0] == pytest.approx(plain.y_unit[0], rel=0.1)
+
+
+class Runner(Contender):
+    """A contender whose bounds are known in advance."""
+
+    def advance(self, *_, **__):
+        self.bound = self.start.noise_std
+        self.rungs.append(self.bound)
+
+
+def test_the_best_of_each_kind_survives_the_first_rung():
+    bounds = {"rank": (9.0, 8.0, 7.0, 6.0), "magnitude": (2.0, 1.0), "cluster": (3.0, 0.0)}
+    field = [
+        Runner(Start(kind, np.zeros((1, 1)), 1.0, bound), None)
+        for kind, values in bounds.items()
+        for bound in values
+    ]
+    finalists = race(field, None, 1e-3, lambda _: False)
+    assert [c.bound for c in finalists] == [9.0, 8.0]
+    second = {c.bound for c in field if len(c.rungs) == 2}
+    assert second == {9.0, 8.0, 3.0, 2.0}
+    assert sum(c.fate == "dropped after rung 1" for c in field) == 4

@@ -47,8 +47,8 @@ def crossings(
     >>> int(np.sum(np.diff(np.sign(gap)) != 0))
     1
     """
-    _check_whole("processes", processes, 2, 5)
-    _check_whole("crossings", crossings, 0)
+    check_whole("processes", processes, 2, 5)
+    check_whole("crossings", crossings, 0)
     n = 200 * processes if n is None else n
     check_sizes(n, n_test)
     check_noise(noise)
@@ -79,7 +79,7 @@ def heteroscedastic(
     >>> (high / low).round(1).tolist(), (high[1] / high[0]).round(1).item()
     ([3.0, 3.0], 5.0)
     """
-    _check_whole("crossings", crossings, 0)
+    check_whole("crossings", crossings, 0)
     check_sizes(n, n_test)
     check_noise(noise)
     for name, value in (("ratio", ratio), ("variation", variation)):
@@ -115,7 +115,7 @@ def rare(
     """
     if not 0 < share <= 0.5:
         raise ValueError(f"share is above 0 and at most 0.5, got {share!r}.")
-    _check_whole("crossings", crossings, 0)
+    check_whole("crossings", crossings, 0)
     check_sizes(n, n_test)
     check_noise(noise)
     rng = check_random_state(random_state)
@@ -258,7 +258,7 @@ def trajectories(
     >>> data.y_test.shape, sorted(set(data.process.tolist()))
     ((1000, 3), [0, 1, 2, 3])
     """
-    _check_whole("targets", targets, 1, 5)
+    check_whole("targets", targets, 1, 5)
     if not 0 <= clutter < 1:
         raise ValueError(f"clutter is a share from 0 to below 1, got {clutter!r}.")
     check_sizes(n, n_test)
@@ -321,7 +321,7 @@ def _separable(truth: np.ndarray, std: np.ndarray, process: np.ndarray) -> np.nd
     return np.all(itself | (gap >= _CURVES_APART * noisier), axis=1)
 
 
-def _check_whole(name: str, value: int, low: int, high: int | None = None) -> None:
+def check_whole(name: str, value: int, low: int, high: int | None = None) -> None:
     """Raise unless value is a whole number in that range."""
     if not isinstance(value, numbers.Integral) or value < low or (high and value > high):
         span = f"of at least {low}" if high is None else f"from {low} to {high}"
@@ -330,8 +330,8 @@ def _check_whole(name: str, value: int, low: int, high: int | None = None) -> No
 
 def check_sizes(n: int, n_test: int) -> None:
     """Raise unless there is something to draw."""
-    _check_whole("n", n, 1)
-    _check_whole("n_test", n_test, 1)
+    check_whole("n", n, 1)
+    check_whole("n_test", n_test, 1)
 
 
 def check_noise(noise: float) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from dagp.datasets.harder import check_noise, check_sizes
+from dagp.datasets.harder import check_noise, check_sizes, check_whole
 from dagp.typing import RandomState
 
 __all__ = ["steps"]
@@ -26,8 +26,7 @@ def steps(
     >>> len(np.unique(data.f_test))
     3
     """
-    if jumps < 1:
-        raise ValueError(f"jumps is a number of at least 1, got {jumps!r}.")
+    check_whole("jumps", jumps, 1)
     check_noise(noise)
     check_sizes(n, n_test)
     rng = check_random_state(random_state)
