@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dagp import DAGP, GP, Concrete, Noise, SearchWarning, datasets
+from dagp.bounds import marginal
 from dagp.concrete import as_moments, concrete, relaxed
 from reference import batch, build, evaluate, random_shares, smooth, stepped, two_lines, uncollapsed
 
@@ -61,6 +62,15 @@ def test_the_bound_at_certain_assignments_is_the_collapsed_decomposition(model, 
     assert abs(values.mean() - expected) < 5 * error + 1e-3 * abs(expected)
 
 
+def test_the_marginal_bound_is_tighter_than_the_collapsed_one(model, float64):
+    data = batch(X, Y, 2)
+    projection = model.project(data.X)
+    sample = jax.jit(lambda key: marginal(model, projection, data, key).value)
+    values = np.asarray(jax.vmap(sample)(jax.random.split(jax.random.key(2), 2000)))
+    collapsed = float(evaluate(model, data)[0].value)
+    assert values.mean() - 5 * values.std() / np.sqrt(len(values)) > collapsed
+
+
 def test_the_paper_leaves_the_entropy_out(model, float64):
     data = batch(X, Y, 2)
     logits = jnp.asarray(np.log(random_shares(1, len(X), 2)))
@@ -82,9 +92,9 @@ def test_the_temperature_falls_from_one_value_to_the_other():
 def fitted(data, processes, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return DAGP(processes=processes, inference=Concrete(**settings), random_state=0).fit(
-            data.X, data.y
-        )
+        return DAGP(
+            processes=processes, inference=Concrete(**settings), max_iter=3000, random_state=0
+        ).fit(data.X, data.y)
 
 
 def test_it_separates_a_signal_from_clutter():

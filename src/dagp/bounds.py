@@ -1,14 +1,17 @@
 """Evidence bounds: a batch in, a value with its named terms out."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from dagp.gate import GPGate
 from dagp.model import Batch, DataAssociation, ModelMarginals, ModelProjection, NaturalRates
+from dagp.processes import over_samples
+from dagp.sparse import Marginals
 from dagp.typing import Array, Int, PerProcess, Scalar
 
-__all__ = ["Bound", "collapsed", "responsibilities", "settle"]
+__all__ = ["Bound", "collapsed", "marginal", "responsibilities", "sampled", "settle"]
 
 
 class Bound(NamedTuple):
@@ -33,6 +36,47 @@ def collapsed(
     """
     log_joint = model.log_joint(model.marginals(projection), batch)
     data = scale * jnp.sum(batch.weight * jax.nn.logsumexp(log_joint, axis=1))
+    kl, prior = model.kl(), model.log_prior()
+    return Bound(data - kl + prior, data, kl, prior)
+
+
+def sampled(
+    model: DataAssociation, projection: ModelProjection, batch: Batch, key: Array
+) -> tuple[PerProcess, PerProcess]:
+    """Log densities of the outputs and log weights of the processes, for drawn functions."""
+    functions, gate = jax.random.split(key)
+    marginals = model.marginals(projection)
+    drawn = _drawn(marginals.groups, functions)
+    density = jax.vmap(lambda p, m: p.expected_log_density(m, batch.y))
+    log_density = model.in_order(tuple(map(density, model.groups, drawn))).T
+    if not isinstance(model.gate, GPGate):
+        return log_density, marginals.gate.log_weights
+    alpha = _drawn(marginals.gate.latent, gate).mean
+    return log_density, over_samples(jax.nn.log_softmax(alpha), model.gate.latent.samples)
+
+
+def _drawn(tree: Any, key: Array) -> Any:
+    """Every function in a tree of marginals drawn, point by point, and certain from then on."""
+    nodes, structure = jax.tree.flatten(tree, is_leaf=lambda node: isinstance(node, Marginals))
+    drawn = []
+    for node, own in zip(nodes, jax.random.split(key, len(nodes)), strict=True):
+        deviate = jax.random.normal(own, node.mean.shape, node.mean.dtype)
+        std = jnp.sqrt(node.variance + 1e-12)
+        drawn.append(Marginals(node.mean + std * deviate, jnp.zeros_like(node.variance)))
+    return jax.tree.unflatten(structure, drawn)
+
+
+def marginal(
+    model: DataAssociation, projection: ModelProjection, batch: Batch, key: Array
+) -> Bound:
+    """One sample of the bound with the assignments summed out inside the expectation,
+
+    ``Σ_n E_q[log Σ_k softmax_k(α_n) p(y_n | f_k)] − KL``. By Jensen's inequality it is never
+    below the collapsed one; it needs samples, and has no closed-form steps.
+    """
+    log_density, log_weights = sampled(model, projection, batch, key)
+    joint = log_density + log_weights + batch.allowed
+    data = jnp.sum(batch.weight * jax.nn.logsumexp(joint, axis=1))
     kl, prior = model.kl(), model.log_prior()
     return Bound(data - kl + prior, data, kl, prior)
 

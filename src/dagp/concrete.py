@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.gate import ConstantGate, GPGate
+from dagp.bounds import sampled
+from dagp.gate import ConstantGate
 from dagp.model import Batch, DataAssociation, ModelProjection
 from dagp.parameters import trainable
-from dagp.processes import over_samples
-from dagp.sparse import Marginals, Moments, Natural
+from dagp.sparse import Moments, Natural
 from dagp.train import ADAM, BLOCK, Report, Result, State, Status, apply
 from dagp.typing import Array, Float, Int, PerPoint, PerProcess, Scalar
 
@@ -101,21 +101,6 @@ def relaxed(logits: PerProcess, temperature: Scalar | float, key: Array) -> PerP
     return jax.nn.softmax((logits + gumbel) / temperature, axis=-1)
 
 
-def _is_marginals(node: Any) -> bool:
-    return isinstance(node, Marginals)
-
-
-def _drawn(tree: Any, key: Array) -> Any:
-    """Every function in a tree of marginals drawn, point by point, and certain from then on."""
-    nodes, structure = jax.tree.flatten(tree, is_leaf=_is_marginals)
-    drawn = []
-    for node, own in zip(nodes, jax.random.split(key, len(nodes)), strict=True):
-        deviate = jax.random.normal(own, node.mean.shape, node.mean.dtype)
-        std = jnp.sqrt(node.variance + 1e-12)
-        drawn.append(Marginals(node.mean + std * deviate, jnp.zeros_like(node.variance)))
-    return jax.tree.unflatten(structure, drawn)
-
-
 def concrete(
     model: DataAssociation,
     projection: ModelProjection,
@@ -125,17 +110,9 @@ def concrete(
     key: Array,
 ) -> ConcreteBound:
     """One sample of the bound; the weights of the batch say how many data it stands for."""
-    assignment, functions, gate = jax.random.split(key, 3)
+    assignment, functions = jax.random.split(key)
     logits = logits + batch.allowed
-    marginals = model.marginals(projection)
-    drawn = _drawn(marginals.groups, functions)
-    density = jax.vmap(lambda p, m: p.expected_log_density(m, batch.y))
-    log_density = model.in_order(tuple(map(density, model.groups, drawn))).T
-    if isinstance(model.gate, GPGate):
-        alpha = _drawn(marginals.gate.latent, gate).mean
-        log_weights = over_samples(jax.nn.log_softmax(alpha), model.gate.latent.samples)
-    else:
-        log_weights = marginals.gate.log_weights
+    log_density, log_weights = sampled(model, projection, batch, functions)
     chosen = relaxed(logits, temperature, assignment)
     log_q = jax.nn.log_softmax(logits)
 
