@@ -1,0 +1,16 @@
+"""Keeps a long test run within what the operating system allows one process."""
+
+from pathlib import Path
+
+import jax
+
+MAPS = Path("/proc/self/maps")
+MOST = 20_000
+"""Every compiled program holds several memory maps, and Linux allows a process 65530 of them: the
+compiler crashes on the next one."""
+
+
+def pytest_runtest_teardown() -> None:
+    """Forget compiled programs before there are too many."""
+    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MOST:
+        jax.clear_caches()
