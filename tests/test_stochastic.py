@@ -167,6 +167,22 @@ def test_a_stream_must_keep_its_shape():
         model.partial_fit(X, np.stack([y, y], axis=1))
 
 
+def test_batches_after_pruning():
+    X, y, _ = two_regimes(300)
+    model = quiet(DAGP("auto", batch_size=100, **QUICK), X, y)
+    assert model.responsibilities_.shape == (300, len(model.processes_))
+    np.testing.assert_allclose(model.responsibilities_.sum(axis=1), 1)
+
+
+def test_a_stopped_fit_knows_all_rows(monkeypatch):
+    monkeypatch.setattr("dagp.fitting.LOOKED_AT", 100)
+    X, y, _ = two_regimes(300)
+    model = DAGP(2, batch_size=50, callbacks=[lambda _: True], **QUICK).fit(X, y)
+    assert model.responsibilities_.shape == (300, 2)
+    assert not model.converged_
+    assert np.isfinite(model.lower_bound_)
+
+
 def test_batch_sizes_are_checked():
     X, y, _ = two_regimes(50)
     with pytest.raises(ValueError, match="batch_size"):

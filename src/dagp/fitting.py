@@ -71,23 +71,31 @@ def fit_collapsed(
         found = Fit(contender.result(), [contender], [], complete=False)
     else:
         found = _search(looked_at, options, previous)
-    result = found.result
-    if size is not None and result.status != "stopped":
-        batch = _on_device(problem)
-        result = train_in_batches(
-            result.state.model,
-            batch,
-            rows=len(problem.sample.X),
-            size=min(size, len(problem.sample.X)),
-            max_iter=options.max_iter,
-            tol=options.tol,
-            rng=options.rng,
-            report=lambda step, bound: bool(options.tell(Progress("batches", 0, step, bound))),
-        )
+    if size is not None:
+        result = _in_batches(problem, found.result, size, options)
         check_finite(result.bound, found.ranking)
-        result = result._replace(trace=np.concatenate([found.result.trace, result.trace]))
-    check_converged(result)
-    return found._replace(result=result, complete=size is None)
+        found = found._replace(result=result, complete=False)
+    check_converged(found.result)
+    return found
+
+
+def _in_batches(problem: Problem, found: Result, size: int, options: Options) -> Result:
+    """Train on all rows what was found among some of them; a fit that was stopped only looks."""
+    model, stopped = found.state.model, found.status == "stopped"
+    # Pruning may have left fewer processes than the problem began with.
+    batch = jax.tree.map(jnp.asarray, to_batch(problem.sample, model.n_processes))
+    result = train_in_batches(
+        model,
+        batch,
+        rows=len(problem.sample.X),
+        size=min(size, len(problem.sample.X)),
+        max_iter=0 if stopped else options.max_iter,
+        tol=options.tol,
+        rng=options.rng,
+        report=lambda step, bound: bool(options.tell(Progress("batches", 0, step, bound))),
+    )
+    trace = np.concatenate([found.trace, result.trace])
+    return result._replace(trace=trace, status="stopped" if stopped else result.status)
 
 
 def _search(problem: Problem, options: Options, previous: DataAssociation | None) -> Fit:

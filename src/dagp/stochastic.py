@@ -241,7 +241,7 @@ def train_in_batches(
     batches = shuffled(rows, size, rng)
     pieces = in_pieces(data)
     look = max(1, round(epoch / BLOCK))
-    trace: list[np.ndarray] = []
+    trace = [np.zeros(0)]
     bound, quiet, done = -np.inf, 0, 0
     status: Status = "budget"
     while done < max_iter:
