@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dagp import DAGP, GP, Concrete, Noise, SearchWarning, datasets
+from dagp import DAGP, GP, Concrete, Noise, datasets
 from dagp.bounds import marginal
 from dagp.concrete import as_moments, concrete, relaxed
 from reference import batch, build, evaluate, random_shares, smooth, stepped, two_lines, uncollapsed
@@ -124,7 +124,6 @@ def test_unknown_schemes_are_refused():
 
 @pytest.mark.slow
 def test_it_trains_on_all_three_experiments():
-    warnings.simplefilter("ignore", SearchWarning)
     noise = datasets.noise_separation(0.6, random_state=0)
     model = fitted(noise, [GP(), Noise()])
     error = np.asarray(model.processes_[0].predict(noise.X_test)) - noise.y_test
