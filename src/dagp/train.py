@@ -23,6 +23,7 @@ __all__ = [
     "ADAM",
     "BLOCK",
     "LEARNING_RATE",
+    "Block",
     "Outlook",
     "Progress",
     "Report",
@@ -73,12 +74,16 @@ class Progress(NamedTuple):
 
 Report = Callable[[int, float], bool]
 """Called with the number of steps done and the bound; true means stop."""
+Block = Callable[[Any, Any, Scalar], tuple[Any, Any]]
+"""`BLOCK` steps from a state on a batch at a learning rate: the next state, and bounds whose
+`value` is the bound at each step."""
 
 
 class Result(NamedTuple):
     """A state, the bound there, its history, and the reason training ended."""
 
-    state: State
+    state: Any
+    """A `State`, or whatever the block of steps works on."""
     bound: float
     trace: np.ndarray
     status: Status
@@ -148,12 +153,13 @@ def run_block(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State,
 
 
 def train(
-    state: State,
+    state: Any,
     batch: Batch,
     *,
     max_iter: int,
     tol: float,
     rate: float = LEARNING_RATE,
+    block: Block = run_block,
     report: Report = lambda *_: False,
 ) -> Result:
     """Run blocks until the bound stops rising.
@@ -170,7 +176,7 @@ def train(
     while done < max_iter:
         if done >= COOLING * max_iter >= LONG:
             rate = min(rate, SMALLEST_RATE)
-        following, bounds = run_block(state, batch, jnp.asarray(rate))
+        following, bounds = block(state, batch, jnp.asarray(rate))
         values = np.asarray(bounds.value, np.float64)
         done += BLOCK
         if not np.all(np.isfinite(values)) or values[-1] < bound - total:
