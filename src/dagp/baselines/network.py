@@ -1,6 +1,7 @@
 """Feed-forward networks, and their training on shuffled batches."""
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.data import padded_length
+from dagp.data import padded, padded_length
 from dagp.stochastic import shuffled
 from dagp.train import ADAM, BLOCK, apply
 from dagp.typing import Array, Float, Inputs, Int, PerPoint, Scalar
@@ -30,7 +31,7 @@ class Layer(NamedTuple):
 class Rows(NamedTuple):
     """Some data points, and how many data points there are in all."""
 
-    index: Int[Array, " B"]
+    place: Int[Array, " B"]
     X: Inputs
     y: PerPoint
     total: Scalar
@@ -40,7 +41,7 @@ def network(sizes: Sequence[int], rng: np.random.Generator) -> list[Layer]:
     """Layers from sizes[0] inputs to sizes[-1] outputs (He et al. 2015: for ReLUs)."""
     return [
         Layer(rng.standard_normal((i, o)) * np.sqrt(2 / i), np.zeros(o))
-        for i, o in zip(sizes[:-1], sizes[1:], strict=True)
+        for i, o in itertools.pairwise(sizes)
     ]
 
 
@@ -78,9 +79,8 @@ def train_network(
     parameters = jax.tree.map(jnp.asarray, parameters)
     moments = ADAM.init(parameters)
     # Padded to a few lengths: data sets of nearly one size share compiled code.
-    data = [
-        np.pad(a, [(0, padded_length(len(X)) - len(X))] + [(0, 0)] * (a.ndim - 1)) for a in (X, y)
-    ]
+    length = padded_length(len(X))
+    data = (padded(X, length), padded(y, length))
     blocks = -(-steps // BLOCK)
     fall = 0.5 * (1 + np.cos(np.pi * np.arange(blocks * BLOCK) / (blocks * BLOCK)))
     rates = (rate * (COOLING + (1 - COOLING) * fall)).reshape(blocks, BLOCK)
