@@ -2,4 +2,15 @@
 
 They take the same data as `dagp.DAGP`, and those that predict a density answer with the same
 `Mixture`, so that scores can be compared.
+
+>>> from dagp import baselines
+>>> baselines.GPR.capabilities.multimodal, baselines.MDN.capabilities.multimodal
+(False, True)
 """
+
+from dagp.baselines.choicenet import ChoiceNet
+from dagp.baselines.gpr import GPR
+from dagp.baselines.mdn import MDN
+from dagp.baselines.mlp import MLP
+
+__all__ = ["GPR", "MDN", "MLP", "ChoiceNet"]

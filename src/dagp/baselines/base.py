@@ -17,7 +17,7 @@ from dagp.runtime import numerics
 from dagp.typing import Float, Inputs, PerPoint, PerProcess, Table
 from dagp.validation import check_inputs, check_outputs
 
-__all__ = ["Baseline", "DensityBaseline", "Predicted"]
+__all__ = ["Baseline", "Density", "DensityBaseline", "Predicted"]
 
 
 class Predicted(NamedTuple):
@@ -84,7 +84,24 @@ class Baseline(RegressorMixin, BaseEstimator):
         return np.asarray(answer, np.float64)
 
 
-class DensityBaseline(Baseline):
+class Density(abc.ABC):
+    """Views of a predictive mixture."""
+
+    @abc.abstractmethod
+    def predict_mixture(self, X: Table, noise: bool = True) -> Mixture:
+        """The predictive mixture; without `noise` that of the functions themselves."""
+
+    def score_samples(self, X: Table, y: Table) -> Float[np.ndarray, " N"]:
+        """Log density of each pair."""
+        mixture = self.predict_mixture(X)
+        return mixture.log_prob(check_outputs(y, len(mixture)))
+
+    def log_score(self, X: Table, y: Table) -> float:
+        """Mean log density."""
+        return float(np.mean(self.score_samples(X, y)))
+
+
+class DensityBaseline(Density, Baseline):
     """A rival that predicts a density: a mixture, as that of `DAGP`."""
 
     @abc.abstractmethod
@@ -96,20 +113,10 @@ class DensityBaseline(Baseline):
         return np.sum(np.asarray(found.weights) * np.asarray(found.means), axis=1)
 
     def predict_mixture(self, X: Table, noise: bool = True) -> Mixture:
-        """The predictive mixture; without `noise` that of the functions themselves."""
         found = self._ask(self._components, X)
         unit, centre = self.units_.y_unit[0], self.units_.y_centre[0]
         variances = found.variances + found.noise_variances if noise else found.variances
         return Mixture(found.weights, found.means * unit + centre, variances * unit**2)
-
-    def score_samples(self, X: Table, y: Table) -> Float[np.ndarray, " N"]:
-        """Log density of each pair."""
-        mixture = self.predict_mixture(X)
-        return mixture.log_prob(check_outputs(y, len(mixture)))
-
-    def log_score(self, X: Table, y: Table) -> float:
-        """Mean log density."""
-        return float(np.mean(self.score_samples(X, y)))
 
 
 def _check_number(name: str, value: Any, kind: type, least: float) -> None:

@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from dagp.stochastic import shuffled
 from dagp.train import ADAM, BLOCK, apply
 from dagp.typing import Array, Float, Inputs, Int, PerPoint, Scalar
 
-__all__ = ["Layer", "Rows", "forward", "network", "squares", "train_network"]
+__all__ = ["Layer", "Rows", "check_hidden", "forward", "network", "squares", "train_network"]
 
 COOLING = 0.1
 """The rate falls along a half cosine to this part of itself: late steps average out the noise
@@ -45,6 +46,14 @@ def network(sizes: Sequence[int], rng: np.random.Generator) -> list[Layer]:
     ]
 
 
+def check_hidden(hidden: Any) -> tuple[int, ...]:
+    """Sizes of hidden layers, or one clear sentence."""
+    sizes = tuple(hidden) if isinstance(hidden, Sequence) else ()
+    if not sizes or not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
+        raise ValueError(f"hidden must hold the sizes of one or more layers, got {hidden!r}.")
+    return sizes
+
+
 def forward(layers: Sequence[Layer], X: Inputs) -> Float[Array, "N O"]:
     """ReLU after every layer but the last."""
     for layer in layers[:-1]:
@@ -64,8 +73,8 @@ Loss = Callable[[Any, Rows, Array], Scalar]
 def train_network(
     loss: Loss,
     parameters: Any,
-    X: Float[np.ndarray, "N D"],
-    y: Float[np.ndarray, " N"],
+    X: Inputs,
+    y: PerPoint,
     rng: np.random.Generator,
     *,
     steps: int,
@@ -80,7 +89,7 @@ def train_network(
     moments = ADAM.init(parameters)
     # Padded to a few lengths: data sets of nearly one size share compiled code.
     length = padded_length(len(X))
-    data = (padded(X, length), padded(y, length))
+    data = (padded(np.asarray(X), length), padded(np.asarray(y), length))
     blocks = -(-steps // BLOCK)
     fall = 0.5 * (1 + np.cos(np.pi * np.arange(blocks * BLOCK) / (blocks * BLOCK)))
     rates = (rate * (COOLING + (1 - COOLING) * fall)).reshape(blocks, BLOCK)
