@@ -10,6 +10,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dagp import summary
+from dagp.capabilities import Capabilities
 from dagp.concrete import Concrete
 from dagp.data import Sample, Units, canonical
 from dagp.deep import DeepGP
@@ -108,6 +109,8 @@ class DAGP(RegressorMixin, BaseEstimator):
     >>> model.fit(data.X, data.y).predict_assignment([[0.0]]).shape
     (1, 2)
     """
+
+    capabilities = Capabilities(*[True] * len(Capabilities._fields))
 
     def __init__(
         self,

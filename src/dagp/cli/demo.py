@@ -1,50 +1,19 @@
-"""The command line."""
+"""`dagp demo`: the multimodal example."""
 
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-try:
-    import matplotlib
-    import typer
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.table import Table
-except ModuleNotFoundError as missing:  # pragma: no cover
-    raise SystemExit(
-        f"The command line needs {missing.name}: pip install 'dagp[cli]'."
-    ) from missing
-
-from dagp import __version__, datasets, summary
+from dagp import datasets, plot, summary
+from dagp.cli.app import app, console
 from dagp.estimator import DAGP
 from dagp.train import Progress as Step
 
-__all__ = ["app", "demo", "main"]
-
-app = typer.Typer(
-    name="dagp",
-    help="Data association with Gaussian processes.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-)
-console = Console()
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        console.print(f"dagp {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Data association with Gaussian processes."""
+__all__ = ["demo"]
 
 
 @app.command()
@@ -109,15 +78,7 @@ def show_summary(model: DAGP) -> None:
 
 def save_overview(model: DAGP, X: np.ndarray, y: np.ndarray, path: Path) -> Path:
     """Write the overview picture, without needing a screen."""
-    matplotlib.use("agg")
-    from dagp import plot
-
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = plot.overview(model, X, y)[0].figure
     figure.savefig(path, dpi=150)
     return path
-
-
-def main() -> None:
-    """Entry point of the `dagp` command."""
-    app()

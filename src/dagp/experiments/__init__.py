@@ -1,0 +1,1 @@
+"""The paper's experiments: every table and figure, computed."""
