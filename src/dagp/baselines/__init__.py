@@ -8,9 +8,13 @@ They take the same data as `dagp.DAGP`, and those that predict a density answer 
 (False, True)
 """
 
+from dagp.baselines.bnnlv import BNNLV
 from dagp.baselines.choicenet import ChoiceNet
 from dagp.baselines.gpr import GPR
+from dagp.baselines.lgpr import LGPR
 from dagp.baselines.mdn import MDN
 from dagp.baselines.mlp import MLP
+from dagp.baselines.omgp import OMGP
+from dagp.baselines.rgpr import RGPR
 
-__all__ = ["GPR", "MDN", "MLP", "ChoiceNet"]
+__all__ = ["BNNLV", "GPR", "LGPR", "MDN", "MLP", "OMGP", "RGPR", "ChoiceNet"]
