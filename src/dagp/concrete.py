@@ -22,6 +22,7 @@ import numpy as np
 
 from dagp.bounds import sampled
 from dagp.gate import ConstantGate
+from dagp.memory import current
 from dagp.model import Batch, DataAssociation, ModelProjection
 from dagp.parameters import trainable
 from dagp.sparse import Moments, Natural
@@ -78,6 +79,17 @@ class ConcreteState(NamedTuple):
     logits: PerProcess
     moments: Any
     key: Array
+
+
+class ConcreteStretch(NamedTuple):
+    """How far a training run has come."""
+
+    state: ConcreteState
+    rate: float
+    done: int
+    blocks: list[np.ndarray]
+    """The bound at each step, block by block."""
+    status: Status
 
 
 class ConcreteBound(NamedTuple):
@@ -150,7 +162,7 @@ def begin_concrete(state: State, seed: int) -> ConcreteState:
     model = as_moments(state.model)
     logits = jnp.log(jnp.asarray(state.responsibilities) + 1e-6)
     moments = ADAM.init((eqx.filter(model, trainable(model)), logits))
-    return ConcreteState(model, logits, moments, jax.random.key(seed))
+    return ConcreteState(model, logits, moments, jax.random.PRNGKey(seed))
 
 
 @eqx.filter_jit
@@ -206,35 +218,38 @@ def train_concrete(
     report: Report = lambda *_: False,
 ) -> tuple[ConcreteState, Result]:
     """Steps `first` to `first + steps` of a run of `of`, or fewer when the bound stops rising."""
+    memory = current()
+    known, run = memory.recall()
+    run = known or run or ConcreteStretch(state, settings.learning_rate, 0, [], "budget")
+    for _ in range(run.done):
+        next(batches)
     total = float(np.sum(data.weight))
-    blocks: list[np.ndarray] = []
-    status: Status = "budget"
-    rate, done = settings.learning_rate, 0
-    while done < steps:
+    while run.done < steps and run.status == "budget" and known is None:
         some = np.stack([next(batches) for _ in range(BLOCK)])
-        temperatures = settings.temperatures(first + done, BLOCK, of)
-        following, values = run_steps(
-            state, data, some, jnp.asarray(scale), temperatures, jnp.asarray(rate), settings.entropy
-        )
-        done += BLOCK
+        temperatures = settings.temperatures(first + run.done, BLOCK, of)
+        rates = (jnp.asarray(scale), temperatures, jnp.asarray(run.rate))
+        following, values = run_steps(run.state, data, some, *rates, settings.entropy)
+        run = run._replace(done=run.done + BLOCK)
         if not np.all(np.isfinite(np.asarray(values))):
-            status = "diverged"
+            run = run._replace(status="diverged")
             break
-        state = following
-        blocks.append(np.asarray(values, np.float64))
-        if report(first + done, float(blocks[-1].mean())):
-            status = "stopped"
+        blocks = [*run.blocks, np.asarray(values, np.float64)]
+        run = run._replace(state=following, blocks=blocks)
+        if report(first + run.done, float(blocks[-1].mean())):
+            run = run._replace(status="stopped")
             break
         if len(blocks) % WINDOW == 0 and _level(blocks, 1) - _level(blocks, 0) < tol * total:
             # Shorter steps average over more noise; when they are short, that was all.
-            if rate < 0.2 * settings.learning_rate:
-                status = "converged"
-                break
-            rate /= 2
-    shares = jax.nn.softmax(state.logits + data.allowed)
-    bound = float(np.mean(np.concatenate(blocks[-WINDOW:]))) if blocks else -np.inf
-    trace = np.concatenate([np.zeros(0), *blocks])
-    return state, Result(State(state.model, shares, None), bound, trace, status, rate)
+            short = run.rate < 0.2 * settings.learning_rate
+            run = run._replace(status="converged") if short else run._replace(rate=run.rate / 2)
+        memory.pause(run)
+    if known is None:
+        memory.finish(run)
+    shares = jax.nn.softmax(run.state.logits + data.allowed)
+    bound = float(np.mean(np.concatenate(run.blocks[-WINDOW:]))) if run.blocks else -np.inf
+    trace = np.concatenate([np.zeros(0), *run.blocks])
+    found = State(run.state.model, shares, None)
+    return run.state, Result(found, bound, trace, run.status, run.rate)
 
 
 def _level(blocks: list[np.ndarray], window: int) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 
 from dagp.bounds import collapsed, responsibilities, settle
 from dagp.gate import ConstantGate
+from dagp.memory import current
 from dagp.model import Batch, DataAssociation, NaturalRates
 from dagp.parameters import is_parameter, trainable
 from dagp.sparse import Natural, SparseGP
@@ -43,6 +44,17 @@ class Pace(NamedTuple):
 
     natural: Scalar
     learning: Scalar
+
+
+class Epochs(NamedTuple):
+    """How far a run has come."""
+
+    state: State
+    bound: float
+    quiet: int
+    """Epochs in a row that gained nothing."""
+    done: int
+    trace: Float[np.ndarray, " T"]
 
 
 def paces(first: int, count: int, epoch: float) -> Pace:
@@ -233,44 +245,60 @@ def train_in_batches(
 
     `rows` is the number of rows that are data; others are padding.
     """
-    total, scale = float(np.sum(data.weight)), jnp.asarray(rows / size)
-    epoch = rows / size
-    state = State(
-        model, jnp.zeros((size, model.n_processes)), fresh_moments(model, trainable(model))
-    )
+    memory = current()
+    known, run = memory.recall()
+    if known is not None:
+        return known
+    total, epoch = float(np.sum(data.weight)), rows / size
+    if run is None:
+        shares = np.zeros((size, model.n_processes))
+        moments = fresh_moments(model, trainable(model))
+        run = Epochs(State(model, shares, moments), -np.inf, 0, 0, np.zeros(0))
     batches = shuffled(rows, size, rng)
+    for _ in range(run.done):
+        next(batches)
     pieces = in_pieces(data)
-    look = max(1, round(epoch / BLOCK))
-    trace = [np.zeros(0)]
-    bound, quiet, done = -np.inf, 0, 0
     status: Status = "budget"
-    while done < max_iter:
-        for _ in range(look):
-            some = np.stack([next(batches) for _ in range(BLOCK)])
-            state, estimates = descend(state, data, some, scale, paces(done, BLOCK, epoch))
-            trace.append(np.asarray(estimates, np.float64))
-            done += BLOCK
+    while run.done < max_iter:
+        run = _epoch(run, data, batches, epoch)
         # The batches are too noisy to judge by: all data, once an epoch, are not. What every q
         # learns in that pass is kept.
-        swept, value, _ = sweep(state.model, pieces, NaturalRates())
+        swept, value, _ = sweep(run.state.model, pieces, NaturalRates())
         if not np.isfinite(float(value)):
             status = "diverged"
             break
-        state = state._replace(model=swept)
-        gain, bound = float(value) - bound, max(float(value), bound)
-        quiet = quiet + 1 if gain < tol * total else 0
-        if report(done, bound):
+        gain, bound = float(value) - run.bound, max(float(value), run.bound)
+        quiet = run.quiet + 1 if gain < tol * total else 0
+        run = run._replace(state=run.state._replace(model=swept), bound=bound, quiet=quiet)
+        if report(run.done, bound):
             status = "stopped"
             break
         if quiet == PATIENCE:
             status = "converged"
             break
-    model = state.model
+        memory.pause(run)
+    model = run.state.model
     for _ in range(SWEEPS):
         model = sweep(model, pieces, NaturalRates())[0]
     _, value, shares = sweep(model, pieces, NaturalRates())
-    state = State(model, shares[: len(data.X)], state.moments)
-    return Result(state, float(value), np.concatenate(trace), status, 0.0)
+    state = State(model, shares[: len(data.X)], run.state.moments)
+    result = Result(state, float(value), run.trace, status, 0.0)
+    memory.finish(result)
+    return result
+
+
+def _epoch(
+    run: Epochs, data: Batch, batches: Iterator[Int[np.ndarray, " B"]], epoch: float
+) -> Epochs:
+    """About as many steps as it takes to see all data; `epoch` is how many that are."""
+    state, trace = run.state, [run.trace]
+    for first in range(run.done, run.done + max(1, round(epoch / BLOCK)) * BLOCK, BLOCK):
+        some = np.stack([next(batches) for _ in range(BLOCK)])
+        pace = paces(first, BLOCK, epoch)
+        state, estimates = descend(state, data, some, jnp.asarray(epoch), pace)
+        trace.append(np.asarray(estimates, np.float64))
+    joined = np.concatenate(trace)
+    return run._replace(state=state, done=len(joined), trace=joined)
 
 
 def levels(model: DataAssociation) -> Any:

@@ -15,6 +15,7 @@ import optax
 
 from dagp.bounds import Bound, collapsed, responsibilities, settle
 from dagp.gate import GateMarginals
+from dagp.memory import current
 from dagp.model import Batch, DataAssociation, NaturalRates
 from dagp.parameters import trainable
 from dagp.typing import Array, Float, Int, PerProcess, Scalar
@@ -30,6 +31,7 @@ __all__ = [
     "Result",
     "State",
     "Status",
+    "Stretch",
     "apply",
     "begin",
     "outlook",
@@ -89,6 +91,27 @@ class Result(NamedTuple):
     status: Status
     rate: float
     """Learning rate reached, for whoever goes on from here."""
+
+
+class Stretch(NamedTuple):
+    """How far a training run has come."""
+
+    state: Any
+    best: Any
+    """The state where the bound was highest."""
+    bound: float
+    highest: float
+    rate: float
+    retries: int
+    done: int
+    trace: Float[np.ndarray, " T"]
+
+    def after(self, state: Any, values: Float[np.ndarray, " T"]) -> "Stretch":
+        """After a block of steps that went well."""
+        bound = float(values[-1])
+        best, highest = (state, bound) if bound > self.highest else (self.best, self.highest)
+        trace = np.concatenate([self.trace, values])
+        return self._replace(state=state, best=best, bound=bound, highest=highest, trace=trace)
 
 
 @jax.jit
@@ -168,36 +191,38 @@ def train(
     still gain nothing, the run has converged. A block that ends in NaN, or far below where it
     began, is undone and repeated with shorter steps. What counts is the best there was.
     """
+    memory = current()
+    known, run = memory.recall()
+    if known is not None:
+        return known
+    run = run or Stretch(state, state, -np.inf, -np.inf, rate, 0, 0, np.zeros(0))
     total = float(np.sum(batch.weight))
-    bound, retries, done = -np.inf, 0, 0
-    best, highest = state, -np.inf
     status: Status = "budget"
-    traces = [np.zeros(0)]
-    while done < max_iter:
-        if done >= COOLING * max_iter >= LONG:
-            rate = min(rate, SMALLEST_RATE)
-        following, bounds = block(state, batch, jnp.asarray(rate))
+    while run.done < max_iter:
+        if run.done >= COOLING * max_iter >= LONG:
+            run = run._replace(rate=min(run.rate, SMALLEST_RATE))
+        following, bounds = block(run.state, batch, jnp.asarray(run.rate))
         values = np.asarray(bounds.value, np.float64)
-        done += BLOCK
-        if not np.all(np.isfinite(values)) or values[-1] < bound - total:
-            retries, rate = retries + 1, rate / 3
-            if retries > _RETRIES:
+        run = run._replace(done=run.done + BLOCK)
+        if not np.all(np.isfinite(values)) or values[-1] < run.bound - total:
+            run = run._replace(retries=run.retries + 1, rate=run.rate / 3)
+            if run.retries > _RETRIES:
                 status = "diverged"
                 break
             continue
-        traces.append(values)
-        gain, bound, state = values[-1] - bound, float(values[-1]), following
-        if bound > highest:
-            best, highest = state, bound
-        if report(done, bound):
+        gain, run = values[-1] - run.bound, run.after(following, values)
+        if report(run.done, run.bound):
             status = "stopped"
             break
         if gain < tol * total:
-            if rate <= SMALLEST_RATE:
+            if run.rate <= SMALLEST_RATE:
                 status = "converged"
                 break
-            rate = max(rate / 3, SMALLEST_RATE)
-    return Result(best, highest, np.concatenate(traces), status, rate)
+            run = run._replace(rate=max(run.rate / 3, SMALLEST_RATE))
+        memory.pause(run)
+    result = Result(run.best, run.highest, run.trace, status, run.rate)
+    memory.finish(result)
+    return result
 
 
 class Outlook(NamedTuple):

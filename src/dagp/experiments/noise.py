@@ -58,14 +58,14 @@ def data(variant: str, seed: int, quick: bool) -> Any:
 def signal(model: Any, X: np.ndarray) -> np.ndarray:
     """What a model takes for the function.
 
-    That of its signal process where it has one, the component with the largest weight of a
-    mixture density network, the prediction otherwise.
+    That of its signal process where it has one, the component with the largest weight at each
+    input where components come and go, the prediction otherwise.
     """
     if isinstance(model, DAGP):
         return np.asarray(model.processes_[0].predict(X))
     if isinstance(model, OMGP):
         return model.predict_mixture(X).means[:, 0]
-    return model.predict_heaviest(X) if isinstance(model, MDN) else model.predict(X)
+    return model.predict_heaviest(X) if isinstance(model, MDN | RGPR) else model.predict(X)
 
 
 def score(model: Any, data: Any) -> Row:
@@ -134,7 +134,7 @@ NOISE = Experiment(
     notes=(
         "Published figures are single runs on data without noise, with a definition of the "
         "density that cannot be recovered in full. Errors are those of the signal process of "
-        "DAGP and OMGP (whose second process is white noise), of the heaviest component of MDN, "
-        "and of the prediction of the others."
+        "DAGP and OMGP (whose second process is white noise), of the heaviest component of MDN "
+        "and RGPR at each input, and of the prediction of the others."
     ),
 )

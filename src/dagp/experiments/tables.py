@@ -23,7 +23,6 @@ def markdown(experiment: Experiment, rows: list[Row]) -> str:
         scored = [row for row in rows if metric in row]
         if scored:
             parts += [f"## {title}", _table(experiment, metric, scored)]
-    parts += ["## Seconds per fit", _table(experiment, "seconds", rows)]
     failed = [row for row in rows if row.get("error")]
     if failed:
         parts.append(f"{len(failed)} fits failed; the CSV file says why.")
