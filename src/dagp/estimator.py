@@ -1,6 +1,7 @@
 """`DAGP`, the scikit-learn face of the library."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,13 +10,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from dagp import summary
+from dagp import modelfile, summary
 from dagp.capabilities import Capabilities
 from dagp.concrete import Concrete
 from dagp.data import Sample, Units, canonical
 from dagp.deep import DeepGP
 from dagp.fitted import fitted_process
 from dagp.fitting import Options, Stream, fit_collapsed, fit_concrete, go_on
+from dagp.memory import remembering
 from dagp.mixture import Mixture
 from dagp.posterior import Posterior
 from dagp.processes import GP, ProcessPrior
@@ -87,6 +89,12 @@ class DAGP(RegressorMixin, BaseEstimator):
         1 prints a line per start and block.
     callbacks
         Functions called with a `Progress` between blocks; one that returns true stops the fit.
+    checkpoint
+        A file to write down progress in, every `checkpoint_every` seconds; it is removed when the
+        fit is complete.
+    resume
+        Whether to go on from what such a file holds of the same fit, cut off: the result is that
+        of a fit that was not.
 
     Attributes
     ----------
@@ -131,6 +139,9 @@ class DAGP(RegressorMixin, BaseEstimator):
         warm_start: bool = False,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Progress], Any]] = (),
+        checkpoint: str | Path | None = None,
+        checkpoint_every: float = 30.0,
+        resume: bool = False,
     ):
         self.n_processes = n_processes
         self.processes = processes
@@ -148,6 +159,9 @@ class DAGP(RegressorMixin, BaseEstimator):
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -196,7 +210,7 @@ class DAGP(RegressorMixin, BaseEstimator):
             rng,
             self._tell,
         )
-        with numerics(self.dtype):
+        with numerics(self.dtype), remembering(modelfile.checkpoint(self, sample)):
             if self.inference == "collapsed":
                 model = None if previous is None else previous.model
                 found = fit_collapsed(problem, options, model)
@@ -210,6 +224,8 @@ class DAGP(RegressorMixin, BaseEstimator):
         self.restarts_ = [c.record() for c in found.ranking]
         known = place if found.complete else np.full_like(place, -1)
         self.alternatives_ = [self._alternative(sample, known, units, *r) for r in found.rivals]
+        if self.checkpoint is not None:
+            Path(self.checkpoint).unlink(missing_ok=True)
         return self
 
     def partial_fit(self, X: Table, y: Table, sample_weight: Any = None) -> "DAGP":
@@ -364,6 +380,27 @@ class DAGP(RegressorMixin, BaseEstimator):
     def _with_outputs(self, X: Table, y: Table, view: Callable[..., np.ndarray]) -> np.ndarray:
         mixture = self.predict_mixture(X)
         return view(mixture, check_outputs(y, len(mixture.weights)))
+
+    # ---------------------------------------------------------------------------------- keeping
+
+    def save(self, path: str | Path, data: tuple[Any, Any] | None = None) -> Path:
+        """Write the fitted model to one file; with the `data` (X, y) if a report is to be made.
+
+        >>> import tempfile
+        >>> from dagp import DAGP, datasets
+        >>> data = datasets.noise_separation(0.0, n=50, random_state=0)
+        >>> model = DAGP(1, n_init=1, tol=1e-1).fit(data.X, data.y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = DAGP.load(model.save(f"{folder}/model.dagp"))
+        >>> bool((again.predict(data.X) == model.predict(data.X)).all())
+        True
+        """
+        return modelfile.save(self, path, data)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "DAGP":
+        """The model in a file: it predicts, bit for bit, as the one that was saved."""
+        return modelfile.load(cls, path)
 
     # ------------------------------------------------------------------------------- describing
 

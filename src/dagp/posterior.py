@@ -20,7 +20,7 @@ from dagp.processes import Components, Function
 from dagp.runtime import numerics
 from dagp.typing import Float, Inputs, Int, PerProcess
 
-__all__ = ["CHUNK", "Posterior"]
+__all__ = ["CHUNK", "Posterior", "predictive_shapes"]
 
 CHUNK = 1024
 
@@ -36,6 +36,13 @@ def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, tuple[Co
 @jax.jit
 def _shares(model: DataAssociation, batch: Batch) -> PerProcess:
     return responsibilities(model.log_joint(model.marginals(model.project(batch.X)), batch))
+
+
+def predictive_shapes(posterior: "Posterior", columns: int) -> jax.ShapeDtypeStruct:
+    """Shape of the mixing weights of a chunk; an error where the model does not fit together."""
+    with numerics(posterior.dtype):
+        X = jax.ShapeDtypeStruct((CHUNK, columns), np.dtype(posterior.dtype))
+        return jax.eval_shape(_predictive, posterior.model, X)[0]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ fields, and are read by filling in fields: no constructor runs, and nothing in a
 """
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import json
@@ -20,10 +21,21 @@ from typing import Any, BinaryIO, NamedTuple
 
 import jax
 import numpy as np
+import optax
 
 from dagp.errors import StorageError
 
-__all__ = ["FORMAT", "MIGRATIONS", "Header", "describe", "load", "register", "replace", "save"]
+__all__ = [
+    "FORMAT",
+    "MIGRATIONS",
+    "Header",
+    "describe",
+    "fingerprint",
+    "load",
+    "register",
+    "replace",
+    "save",
+]
 
 MAGIC = b"\x89DAGP\r\n\x1a"
 """Eight bytes that no text file has, and that a transfer as text would damage."""
@@ -46,9 +58,17 @@ _MODULES = (
     "kernels",
     "means",
     "model",
-) + ("parameters", "posterior", "processes", "sparse", "stack", "train")
+    "parameters",
+    "posterior",
+    "processes",
+    "sparse",
+    "stack",
+    "stochastic",
+    "train",
+)
 _MARK = "!"
-_classes: dict[str, type] = {}
+_theirs: dict[str, type] = {}
+"""Classes that users have made known."""
 
 
 class Header(NamedTuple):
@@ -78,20 +98,26 @@ def register(cls: type) -> type:
     """
     if _fields(cls) is None:
         raise TypeError(f"{cls.__name__} is neither a dataclass nor a NamedTuple.")
-    _classes[f"{cls.__module__}.{cls.__qualname__}"] = cls
+    _theirs[f"{cls.__module__}.{cls.__qualname__}"] = cls
     return cls
 
 
-def _known() -> dict[str, type]:
-    """Classes that may stand in a file, by name."""
-    if not any(name.startswith("dagp.") for name in _classes):
-        for module in _MODULES:
-            members = vars(importlib.import_module(f"dagp.{module}")).values()
-            for cls in members:
-                own = isinstance(cls, type) and cls.__module__ == f"dagp.{module}"
-                if own and _fields(cls) is not None:
-                    register(cls)
-    return _classes
+@functools.cache
+def _ours() -> dict[str, type]:
+    """Classes of this library that may stand in a file, by name; and the optimiser's state."""
+    found: dict[str, type] = {"optax.ScaleByAdamState": optax.ScaleByAdamState}
+    for module in _MODULES:
+        for cls in vars(importlib.import_module(f"dagp.{module}")).values():
+            own = isinstance(cls, type) and cls.__module__ == f"dagp.{module}"
+            if own and _fields(cls) is not None:
+                found[f"{module}.{cls.__qualname__}"] = cls
+    return found
+
+
+def _name(cls: type) -> str | None:
+    """How a class is called in a file; None where it may not stand there."""
+    every = {known: name for name, known in (_ours() | _theirs).items()}
+    return every.get(cls)
 
 
 def _fields(cls: type) -> tuple[str, ...] | None:
@@ -133,6 +159,20 @@ def save(path: str | Path, kind: str, about: Mapping[str, Any], tree: Any) -> Pa
             file.write(b"\0" * (_rounded(array.nbytes) - array.nbytes))
 
     return replace(path, fill)
+
+
+def fingerprint(tree: Any) -> str:
+    """The same for the same values and arrays, and for no others.
+
+    >>> fingerprint([1, np.zeros(2)]) == fingerprint([1, np.zeros(2)])
+    True
+    """
+    arrays: list[np.ndarray] = []
+    text = json.dumps(_encode(tree, arrays, 0), allow_nan=False).encode()
+    digest = hashlib.blake2b(text, digest_size=16)
+    for array in arrays:
+        digest.update(array.data)
+    return digest.hexdigest()
 
 
 def replace(path: str | Path, fill: Callable[[BinaryIO], None]) -> Path:
@@ -201,9 +241,8 @@ def _encode(value: Any, arrays: list[np.ndarray], depth: int) -> Any:
         return {_MARK: "dict", "items": pairs}
     if type(value) is tuple:
         return {_MARK: "tuple", "items": [_encode(item, arrays, depth + 1) for item in value]}
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
-    fields = _fields(type(value))
-    if name not in _known() or fields is None:
+    name, fields = _name(type(value)), _fields(type(value))
+    if name is None or fields is None:
         raise StorageError(
             f"{type(value).__qualname__} cannot be saved: it is not part of dagp. "
             "dagp.storage.register makes a class known."
@@ -336,7 +375,7 @@ def _decode(node: Any, arrays: list[np.ndarray], depth: int) -> Any:
 
 
 def _rebuilt(name: str, fields: dict[str, Any], arrays: list[np.ndarray], depth: int) -> Any:
-    cls = _known().get(name)
+    cls = (_ours() | _theirs).get(name)
     if cls is None:
         raise StorageError(
             f"A {name} is in the file, which this dagp does not know; classes of your own are made "

@@ -200,22 +200,24 @@ class LGPR(DensityBaseline):
             raise ValueError(f"kernel must be a kernel, got {kernel!r}.")
         check_columns(kernel, X.shape[1])
         batch = whole(X, y)
-        plain = self._climb(self._start(kernel, len(X)), batch)
+        plain, without = self._climb(self._start(kernel, len(X)), batch)
         # The leverages must differ at first: where all are equal, the evidence is flat in each.
         angle = parameter(jnp.arccos(rng.uniform(0, 1, len(X))), support="real")
-        moved = self._climb(Leveraged(fixed(plain.kernel), fixed(plain.noise_std), angle), batch)
-        model = self._climb(dataclasses.replace(plain, angle=fixed(moved.angle)), batch)
+        moved, _ = self._climb(Leveraged(fixed(plain.kernel), fixed(plain.noise_std), angle), batch)
+        model, height = self._climb(dataclasses.replace(plain, angle=fixed(moved.angle)), batch)
+        # Data that one function explains need no leverages, and are better off without.
+        model = model if height > without else plain
         self._conclusion = conclude(model, batch)
         self.log_evidence_ = float(self._conclusion.evidence)
         self.leverages_ = np.asarray(model.leverages())
         self.kernel_ = model.kernel
         self.noise_std_ = float(np.sqrt(model.noise_variance())) * self.units_.y_unit[0]
 
-    def _climb(self, model: Leveraged, batch: Batch) -> Leveraged:
-        """The model with what is not fixed at its best."""
+    def _climb(self, model: Leveraged, batch: Batch) -> tuple[Leveraged, float]:
+        """The model with what is not fixed at its best, and the objective there."""
         begun = (jax.tree.map(jnp.asarray, model), jnp.asarray(float(self.leverage_penalty)))
         found = climb(objective, begun, batch, max_iter=self.max_iter, tol=self.tol)
-        return found.state.model[0]
+        return found.state.model[0], found.bound
 
     def _start(self, kernel: Kernel, n: int) -> Leveraged:
         """An ordinary GP: all leverages are 1."""

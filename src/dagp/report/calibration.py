@@ -1,0 +1,56 @@
+"""Do the predicted intervals hold as many points as they claim?"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dagp.mixture import Mixture
+from dagp.typing import Float
+
+__all__ = ["BINS", "LEVELS", "TABLE", "Calibration", "calibration", "verdict"]
+
+TABLE = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Levels that stand in the table."""
+LEVELS = tuple(sorted({*np.linspace(0.05, 0.95, 19).round(2).tolist(), *TABLE}))
+BINS = 20
+
+
+class Calibration(NamedTuple):
+    """How often observations fall where the predictive mixture says, for each output."""
+
+    coverage: Float[np.ndarray, "P levels"]
+    """Share of the points inside the central interval of each of `LEVELS`."""
+    pit: Float[np.ndarray, "P bins"]
+    """Share of the points per bin of the predictive cumulative probability."""
+
+
+def calibration(mixture: Mixture, y: Float[np.ndarray, "N P"]) -> Calibration:
+    """Coverage and the histogram of the probability integral transform, over all rows.
+
+    >>> mixture = Mixture(np.ones((3, 1)), np.zeros((3, 1, 1)), np.ones((3, 1, 1)))
+    >>> found = calibration(mixture, np.array([[0.0], [0.1], [5.0]]))
+    >>> found.coverage[0, LEVELS.index(0.5)].round(3)
+    np.float64(0.667)
+    """
+    place = mixture.cdf(y)
+    levels = np.array(LEVELS)
+    inside = np.abs(place - 0.5)[..., None] <= levels / 2
+    bins = np.minimum((place * BINS).astype(int), BINS - 1)
+    counts = [np.bincount(column, minlength=BINS) for column in bins.T]
+    return Calibration(inside.mean(axis=0), np.array(counts) / len(y))
+
+
+def verdict(found: Calibration, count: int, output: int) -> str:
+    """The coverage of one output in words.
+
+    >>> exact = Calibration(np.array([LEVELS]), np.full((1, BINS), 1 / BINS))
+    >>> verdict(exact, 1000, 0)
+    'as wide as they should be'
+    """
+    level = 0.9
+    excess = found.coverage[output, LEVELS.index(level)] - level
+    # Three standard deviations of what chance does, and a little that nobody would mind.
+    tolerance = 3 * np.sqrt(level * (1 - level) / count) + 0.02
+    if abs(excess) <= tolerance:
+        return "as wide as they should be"
+    return "wider than needed" if excess > 0 else "too narrow"

@@ -1,0 +1,167 @@
+"""The tables of a page. Cells are text unless they come as `Markup`."""
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import scipy
+import sklearn
+
+import dagp
+from dagp import summary
+from dagp.report.calibration import LEVELS, TABLE, Calibration
+from dagp.report.case import Case
+from dagp.report.relevance import Relevance
+from dagp.report.text import escape, number, percent, plain
+
+__all__ = [
+    "SHOWN_OUTLIERS",
+    "Markup",
+    "calibrated",
+    "outliers",
+    "processes",
+    "relevant",
+    "settings",
+    "starts",
+]
+
+_LONG = 30
+"""Rows beyond which a table scrolls inside its frame."""
+_MOST_INPUTS = 30
+SHOWN_OUTLIERS = 100
+
+
+class Markup(str):
+    """Text that already is HTML.
+
+    >>> isinstance(Markup("<b>bold</b>"), str)
+    True
+    """
+
+    __slots__ = ()
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, Markup) else escape(value)
+
+
+def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table that scrolls inside its own frame where the screen is narrow.
+
+    >>> "&lt;" in table("numbers", ["<"], [[1]])
+    True
+    """
+    rows = list(rows)
+    head = "".join(f'<th scope="col">{_cell(cell)}</th>' for cell in header)
+    body = "".join(
+        f'<tr><th scope="row">{_cell(row[0])}</th>'
+        + "".join(f"<td>{_cell(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    label, frame = escape(caption), "scroll long" if len(rows) > _LONG else "scroll"
+    return (
+        f'<div class="{frame}" tabindex="0" role="region" aria-label="{label}"><table>'
+        f"<caption>{label}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+        "</table></div>"
+    )
+
+
+def _tag(case: Case, k: int) -> Markup:
+    """The name of a process with its colour."""
+    text = case.name(k) + ("" if case.model.active_[k] else " (unused)")
+    swatch = f'<span class="swatch" style="background:{case.colour(k)}"></span>'
+    return Markup(f'<span class="tag">{swatch}{text}</span>')
+
+
+def processes(case: Case) -> str:
+    """One row per process: what it is, how much it explains, how exact it is."""
+    header = ["process", "kind", "points here", "share of training data", "noise std"]
+    one_input = len(case.inputs) == 1
+    header += ["where the gate prefers it", "kernel"] if one_input else ["kernel"]
+    rows = []
+    for k, row in enumerate(summary.rows(case.model)):
+        _, kind, share, noise, where, kernel = row
+        mine = int(np.sum(case.owner == k))
+        found = f"{mine} ({percent(mine / len(case.owner))})"
+        cells = [_tag(case, k), kind, found, share, noise]
+        rows.append([*cells, where, kernel] if one_input else [*cells, kernel])
+    return table("Processes", header, rows)
+
+
+def relevant(case: Case, found: Relevance) -> str:
+    """One row per input, one column per process in use and one for the gate, with bars."""
+    used = [k for k in case.active if k not in case.clutter]
+    order = np.arange(len(case.inputs))
+    if len(order) > _MOST_INPUTS:
+        order = np.argsort(-found.overall(), kind="stable")[:_MOST_INPUTS]
+    most = max(float(np.max(found.processes[used], initial=0.0)), 1e-12)
+    header = ["input", *[_tag(case, k) for k in used], "gate"]
+    rows = [
+        [
+            case.inputs[d],
+            *[_bar(found.processes[k, d], most, case.colour(k)) for k in used],
+            _bar(found.gate[d], 1.0, "#555"),
+        ]
+        for d in order
+    ]
+    return table("Relevance of the inputs", header, rows)
+
+
+def _bar(value: float, most: float, colour: str) -> Markup:
+    width = 100 * min(value / most, 1.0)
+    return Markup(
+        f'<span class="meter"><span style="width:{width:.0f}%;background:{colour}"></span></span>'
+        f"{value:.2f}"
+    )
+
+
+def calibrated(case: Case, found: Calibration) -> str:
+    """One row per level, one column per output."""
+    header = ["interval", *[f"points of {name} inside" for name in case.outputs]]
+    rows = [
+        [f"{level:.0%}".replace("%", " %"), *[f"{100 * c:.1f} %" for c in column]]
+        for level, column in ((v, found.coverage[:, LEVELS.index(v)]) for v in TABLE)
+    ]
+    return table("Coverage", header, rows)
+
+
+def outliers(case: Case, rows: Sequence[int]) -> str:
+    """The first of the outliers; the download has more."""
+    header = ["row", *case.inputs, *case.outputs, "process", "responsibility"]
+    body = [
+        [
+            case.rows[i],
+            *map(number, case.X[i]),
+            *map(number, case.y[i]),
+            _tag(case, int(case.owner[i])),
+            f"{case.shares[i].max():.2f}",
+        ]
+        for i in rows[:SHOWN_OUTLIERS]
+    ]
+    return table("Outliers", header, body)
+
+
+def starts(case: Case) -> str:
+    """One row per start of the search."""
+    return table("Starts", summary.START_COLUMNS, summary.starts(case.model))
+
+
+def settings(case: Case, given: Mapping[str, Any] | None) -> str:
+    """What the model was told, what the caller adds, and what it ran on."""
+    own = {name: plain(value) for name, value in case.model.get_params(deep=False).items()}
+    extra = {str(name): plain(value) for name, value in (given or {}).items()}
+    versions = {
+        "dagp": dagp.__version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "Python": platform.python_version(),
+    }
+    parts = [table("Settings of the model", ["setting", "value"], own.items())]
+    if extra:
+        parts.insert(0, table("About this report", ["what", "value"], extra.items()))
+    return "".join([*parts, table("Versions", ["package", "version"], versions.items())])

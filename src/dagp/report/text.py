@@ -1,0 +1,101 @@
+"""Numbers and text on their way into a page: short, escaped, the same every time."""
+
+import html
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["embedded", "escape", "listed", "number", "percent", "plain", "short"]
+
+_DIGITS = 4
+"""Significant digits, counted from the spread of a column: finer than any screen."""
+_LONGEST = 400
+
+
+def escape(text: object) -> str:
+    """Text for an element or a quoted attribute.
+
+    >>> escape('<b title="ü">')
+    '&lt;b title=&quot;ü&quot;&gt;'
+    """
+    return html.escape(str(text), quote=True)
+
+
+def embedded(value: Any) -> str:
+    """JSON that may stand in a script element, whatever names it holds.
+
+    >>> embedded({"name": "</script>"})
+    '{"name":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # Inside JSON these can only stand in strings, where an escape means the same.
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def short(values: Any, digits: int = _DIGITS) -> list[float | None]:
+    """Numbers with as many digits as their spread can show; None where not finite.
+
+    >>> short([0.123456, 1.0, np.nan]), short([1700000000.123, 1700000100.0])
+    ([0.1235, 1.0, None], [1700000000.1, 1700000100.0])
+    """
+    array = np.asarray(values, np.float64).ravel()
+    finite = array[np.isfinite(array)]
+    if not finite.size:
+        return [None] * array.size
+    size, low, high = np.abs(finite).max(), finite.min(), finite.max()
+    # Halves, because the difference of two very large numbers may overflow.
+    spread = high / 2 - low / 2
+    if spread > 0 and size > 0:
+        digits = min(digits + max(0, int(np.ceil(np.log10(size / 2) - np.log10(spread) - 0.3))), 17)
+    return [_rounded(v, digits) if np.isfinite(v) else None for v in array.tolist()]
+
+
+def _rounded(value: float, digits: int) -> float:
+    rounded = float(f"{value:.{digits}g}")
+    # The rounding of the largest double may end beyond it.
+    return rounded if np.isfinite(rounded) else value
+
+
+def number(value: float) -> str:
+    """A number for a sentence.
+
+    >>> number(0.0312345), number(123456.0), number(-0.5)
+    ('0.0312', '1.23e+05', '−0.5')
+    """
+    return f"{value:.3g}".replace("-", "−", 1) if value < 0 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    r"""A share in per cent, with a decimal where it matters.
+
+    >>> percent(0.62) == "62\N{NO-BREAK SPACE}%", percent(0.052)[:3], percent(1.0)[:3]
+    (True, '5.2', '100')
+    """
+    value = 100 * share
+    digits = 0 if 10 <= value <= 90 or value in (0, 100) else 1
+    return f"{value:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def plain(value: object) -> str:
+    """A setting as text: bounded, and without the memory addresses that change with every run.
+
+    >>> plain(np.random.default_rng(0))
+    'Generator(PCG64)'
+    """
+    text = re.sub(r"\s+at 0x[0-9A-Fa-f]+", "", value if isinstance(value, str) else repr(value))
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + " …"
+
+
+def listed(items: Iterable[str]) -> str:
+    """A list in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
