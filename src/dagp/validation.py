@@ -50,7 +50,7 @@ def check_inputs(estimator: Any, X: Table, *, reset: bool, finite: bool = True) 
 def check_outputs(y: Any, rows: int, *, finite: bool = True) -> np.ndarray:
     """`y` as float64 (N,) or (N, P)."""
     if y is None:
-        raise ValueError("This DAGP estimator requires y to be passed, but the target y is None.")
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
     _check_columns(y, "y")
     checked = check_array(
         y, dtype="float64", ensure_2d=False, ensure_all_finite=False, input_name="y"

@@ -3,6 +3,7 @@
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dagp.baselines.base import Density
@@ -54,6 +55,11 @@ class GPR(Density, RegressorMixin, BaseEstimator):
         self.tol = tol
         self.batch_size = batch_size
         self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def fit(self, X: Table, y: Table) -> Self:
         """Learn from inputs (N, D) and outputs (N,)."""
