@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import logsumexp
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.mixture import GaussianMixture
@@ -94,13 +94,16 @@ def joint_mixture(X: np.ndarray, y: np.ndarray, seed: int) -> Density:
     pairs = (pairs - centre) / unit
     models = [GaussianMixture(k, n_init=5, random_state=seed).fit(pairs) for k in range(1, 9)]
     best = min(models, key=lambda model: model.bic(pairs))
-    means, variances = np.asarray(best.means_)[:, 0], np.asarray(best.covariances_)[:, 0, 0]
+    inputs = [
+        multivariate_normal(mean[:-1], covariance[:-1, :-1])
+        for mean, covariance in zip(best.means_, best.covariances_, strict=True)
+    ]
 
     def density(X: np.ndarray, y: np.ndarray) -> np.ndarray:
         pairs = (np.column_stack([X, y]) - centre) / unit
-        alone = norm.logpdf(pairs[:, :1], means, np.sqrt(variances))
-        marginal = logsumexp(alone, b=best.weights_, axis=1)
-        return best.score_samples(pairs) - marginal - np.log(unit[1])
+        alone = [normal.logpdf(pairs[:, :-1]).reshape(len(pairs)) for normal in inputs]
+        marginal = logsumexp(np.stack(alone, axis=1), b=best.weights_, axis=1)
+        return best.score_samples(pairs) - marginal - np.log(unit[-1])
 
     return density
 

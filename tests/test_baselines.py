@@ -25,6 +25,7 @@ EXPECTED = {
     "check_methods_sample_order_invariance": ONE_ARGUMENT,
     "check_methods_subset_invariance": ONE_ARGUMENT,
 }
+TOO_SHORT = {"check_regressors_train": "wants a good fit; these settings are made to be quick"}
 FAST = (
     "check_estimators_nan_inf",
     "check_estimators_dtypes",
@@ -43,6 +44,9 @@ def quick(name):
 def checks():
     for name in baselines.__all__:
         expected = EXPECTED if issubclass(getattr(baselines, name), Density) else {}
+        expected = (
+            expected | TOO_SHORT if name in ("BNNLV", "ChoiceNet", "MDN", "RGPR") else expected
+        )
         generated = estimator_checks_generator(
             quick(name), mark="xfail", expected_failed_checks=expected
         )

@@ -15,6 +15,7 @@ from dagp.capabilities import Capabilities
 from dagp.concrete import Concrete
 from dagp.data import Sample, Units, canonical
 from dagp.deep import DeepGP
+from dagp.explain import Explanation, explain, outliers
 from dagp.fitted import fitted_process
 from dagp.fitting import Options, Stream, fit_collapsed, fit_concrete, go_on
 from dagp.memory import remembering
@@ -26,15 +27,7 @@ from dagp.search import UNUSED, Contender
 from dagp.starts import Problem, inducing_inputs
 from dagp.train import Progress, Result
 from dagp.typing import Float, Int, RandomState, Table
-from dagp.validation import (
-    check_inputs,
-    check_labels,
-    check_missing,
-    check_outputs,
-    check_parameters,
-    check_weights,
-    complete_rows,
-)
+from dagp.validation import check_data, check_inputs, check_outputs, check_parameters
 
 __all__ = ["DAGP"]
 
@@ -182,7 +175,7 @@ class DAGP(RegressorMixin, BaseEstimator):
         labels : (N,) the process that produced a row where it is known, −1 elsewhere
         """
         priors = check_parameters(self)
-        X, y, weight, labels = self._check_data(X, y, sample_weight, labels, len(priors))
+        X, y, weight, labels = check_data(self, X, y, sample_weight, labels, len(priors))
         self.flat_ = y.ndim == 1
         sample = Sample(X, y.reshape(len(y), -1), weight, labels)
         distinct, place = canonical(sample)
@@ -237,8 +230,8 @@ class DAGP(RegressorMixin, BaseEstimator):
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight)
-        X, y, weight, labels = self._check_data(
-            X, y, sample_weight, None, self.posterior_.model.n_processes, reset=False
+        X, y, weight, labels = check_data(
+            self, X, y, sample_weight, None, self.posterior_.model.n_processes, reset=False
         )
         if (y.ndim == 1) != self.flat_:
             raise ValueError("y must have the same number of columns as in the first call.")
@@ -275,28 +268,6 @@ class DAGP(RegressorMixin, BaseEstimator):
             return None
         shapes = (len(posterior.units.x_unit), len(posterior.units.y_unit))
         return posterior if shapes == (sample.X.shape[1], sample.y.shape[1]) else None
-
-    def _check_data(
-        self,
-        X: Table,
-        y: Table,
-        sample_weight: Any,
-        labels: Any,
-        processes: int,
-        reset: bool = True,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        check_missing(self.missing)
-        finite = self.missing != "drop"
-        X = check_inputs(self, X, reset=reset, finite=finite)
-        y = check_outputs(y, len(X), finite=finite)
-        weight = check_weights(sample_weight, len(X))
-        if labels is not None and self.n_processes == "auto":
-            raise ValueError('labels name processes, so n_processes cannot be "auto".')
-        labels = check_labels(labels, len(X), processes)
-        if not finite:
-            keep = complete_rows(X, y)
-            X, y, weight, labels = X[keep], y[keep], weight[keep], labels[keep]
-        return X, y, weight, labels
 
     def _tell(self, progress: Progress) -> bool:
         if self.verbose:
@@ -403,6 +374,23 @@ class DAGP(RegressorMixin, BaseEstimator):
         return modelfile.load(cls, path)
 
     # ------------------------------------------------------------------------------- describing
+
+    def explain(self, x: Any, y: Any) -> Explanation:
+        """Which process produced one observation, how sure that is, and what the others expected.
+
+        >>> from dagp import DAGP, GP, Noise, datasets
+        >>> data = datasets.noise_separation(outliers=0.2, n=200, random_state=0)
+        >>> model = DAGP(processes=[GP(), Noise()], n_init=2, tol=1e-2, random_state=0)
+        >>> model.fit(data.X, data.y).explain([0.0], 2.5).process
+        1
+        """
+        check_is_fitted(self)
+        return explain(self, x, y)
+
+    def outliers(self, probability: float = 0.5) -> Int[np.ndarray, " O"]:
+        """Training rows that clutter produced with at least this probability, surest first."""
+        check_is_fitted(self)
+        return outliers(self, probability)
 
     def summary(self, verbose: bool = False) -> str:
         """A readable table of the processes; `verbose` adds one of the starts."""

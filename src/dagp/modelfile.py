@@ -43,14 +43,23 @@ _FITTED = {
 """All that a fit leaves behind and a file keeps. Fitted processes are read off again."""
 
 
-def save(estimator: "DAGP", path: str | Path, data: tuple[Any, Any] | None) -> Path:
-    """Write a fitted estimator; `data` are the rows it was fitted to, for a later report."""
+def save(
+    estimator: "DAGP",
+    path: str | Path,
+    data: tuple[Any, Any] | None,
+    target: str | None = None,
+) -> Path:
+    """Write a fitted estimator; `data` are the rows it was fitted to, for a later report.
+
+    `target` is what the output is called where the data come from.
+    """
     check_is_fitted(estimator)
     tree: dict[str, Any] = {"estimator": _taken_apart(estimator), "data": None}
     if data is not None:
         X, y = (np.asarray(column, np.float64) for column in data)
         tree["data"] = {"X": X, "y": y}
-    return storage.save(path, MODEL, about(estimator), tree)
+    said = {} if target is None else {"target": target}
+    return storage.save(path, MODEL, about(estimator) | said, tree)
 
 
 def about(estimator: "DAGP") -> dict[str, Any]:

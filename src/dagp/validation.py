@@ -25,6 +25,7 @@ GENEROUS = 6
 
 __all__ = [
     "GENEROUS",
+    "check_data",
     "check_inputs",
     "check_labels",
     "check_missing",
@@ -65,6 +66,30 @@ def check_outputs(y: Any, rows: int, *, finite: bool = True) -> np.ndarray:
     if finite:
         _check_finite(checked, "y", _names(y))
     return checked
+
+
+def check_data(
+    estimator: Any,
+    X: Table,
+    y: Table,
+    sample_weight: Any,
+    labels: Any,
+    processes: int,
+    reset: bool = True,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, outputs, weights and labels of a fit, without the rows that may be left out."""
+    check_missing(estimator.missing)
+    finite = estimator.missing != "drop"
+    X = check_inputs(estimator, X, reset=reset, finite=finite)
+    y = check_outputs(y, len(X), finite=finite)
+    weight = check_weights(sample_weight, len(X))
+    if labels is not None and estimator.n_processes == "auto":
+        raise ValueError('labels name processes, so n_processes cannot be "auto".')
+    labels = check_labels(labels, len(X), processes)
+    if not finite:
+        keep = complete_rows(X, y)
+        X, y, weight, labels = X[keep], y[keep], weight[keep], labels[keep]
+    return X, y, weight, labels
 
 
 def check_missing(missing: str) -> None:
