@@ -1,5 +1,7 @@
 """Shared set-up: annotations are checked while testing, and the core is tested in float64."""
 
+import os
+import tempfile
 from collections.abc import Iterator
 
 import jax
@@ -20,6 +22,11 @@ jaxtyping.install_import_hook(
 )
 
 from dagp import runtime  # noqa: E402
+
+# The workers of one run share what they compile: most of the time goes into that.
+run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+jax.config.update("jax_compilation_cache_dir", f"{tempfile.gettempdir()}/dagp-tests-{run}")
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # The same examples every time, no files written, no clock: the first example compiles.
 settings.register_profile("dagp", derandomize=True, database=None, deadline=None)
