@@ -1,8 +1,13 @@
 """Keeps a long test run within what the operating system allows one process."""
 
+import os
 from pathlib import Path
 
-import jax
+# Programs read back from the cache of a test run are said to be for another machine, at length;
+# the log level is read when JAX is imported.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import jax  # noqa: E402
 
 MAPS = Path("/proc/self/maps")
 MOST = 20_000

@@ -24,8 +24,10 @@ jaxtyping.install_import_hook(
 from dagp import runtime  # noqa: E402
 
 # The workers of one run share what they compile: most of the time goes into that.
-run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-jax.config.update("jax_compilation_cache_dir", f"{tempfile.gettempdir()}/dagp-tests-{run}")
+if "DAGP_TEST_CACHE" not in os.environ:
+    folder = tempfile.TemporaryDirectory(prefix="dagp-tests-")  # gone when this process ends
+    os.environ["DAGP_TEST_CACHE"] = folder.name
+jax.config.update("jax_compilation_cache_dir", os.environ["DAGP_TEST_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # The same examples every time, no files written, no clock: the first example compiles.

@@ -1,11 +1,20 @@
-"""The command line."""
+"""The command line: what every command has in common, the demo and the speed suite."""
 
+import importlib
+import json
 import re
 
+import jax
+import pytest
 from typer.testing import CliRunner
 
 from dagp import __version__
 from dagp.cli import app, demo
+from dagp.cli.cache import folder
+from dagp.cli.progress import Pace
+from dagp.train import Progress
+
+COMMANDS = ("bench", "demo", "fit", "info", "plot", "predict", "report", "reproduce")
 
 
 def run(*arguments):
@@ -14,17 +23,63 @@ def run(*arguments):
 
 def test_version_and_help():
     assert run("--version").output.strip() == f"dagp {__version__}"
-    assert "demo" in run("--help").output
+    answer = run("--help").output
+    assert all(command in answer for command in COMMANDS)
+    assert "--install-completion" in answer
 
 
-def test_demo_separates_the_example_and_writes_the_picture(tmp_path):
-    result = run("demo", "--out", str(tmp_path / "here"), "--seed", "0")
-    assert result.exit_code == 0, result.output
-    assert "3 of 4 processes in use" in re.sub(r"\s+", " ", result.output)
-    assert (tmp_path / "here" / "overview.png").stat().st_size > 10_000
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command):
+    answer = run(command, "--help")
+    assert answer.exit_code == 0
+    assert "Usage" in answer.output
 
 
-def test_demo_from_python_gives_the_model(tmp_path):
-    model = demo(out=tmp_path, seed=1)
+def test_demo_separates_the_example_and_writes_picture_and_report(tmp_path, capsys):
+    model = demo(out=tmp_path / "here", seed=0)
     assert model.active_.sum() == 3
     assert model.predict([[0.0]]).shape == (1,)
+    assert "3 of 4 processes in use" in re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert (tmp_path / "here" / "overview.png").stat().st_size > 10_000
+    assert "<!doctype html>" in (tmp_path / "here" / "report.html").read_text().lower()
+
+
+def test_bench_writes_its_figures(tmp_path, monkeypatch):
+    bench = importlib.import_module("dagp.cli.bench")
+    monkeypatch.setattr(bench, "measured", lambda: iter([("a_s", 1.5), ("b", {"c": 2})]))
+    answer = run("bench")
+    assert json.loads(answer.stdout) == {"a_s": 1.5, "b": {"c": 2}}
+    file = tmp_path / "bench.json"
+    assert run("bench", "-o", str(file)).exit_code == 0
+    assert json.loads(file.read_text())["a_s"] == 1.5
+    assert run("bench", "-o", str(file)).exit_code == 2
+
+
+def test_bench_times_a_step():
+    bench = importlib.import_module("dagp.cli.bench")
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        assert 0 < bench.step_ms(40, 1) < 1e4
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+    assert bench.seconds(lambda: None) < 1
+
+
+def test_time_left_is_what_the_pace_allows(monkeypatch):
+    clock = iter([10.0, 14.0, 15.0])
+    monkeypatch.setattr("dagp.cli.progress.time.monotonic", lambda: next(clock))
+    pace = Pace(1000)
+    assert pace.left(Progress("train", 0, 100, 0.0)) == ""
+    assert pace.left(Progress("train", 0, 140, 0.0)) == "at most 1:26 left"
+    assert pace.left(Progress("race 1", 0, 140, 0.0)) == ""
+
+
+def test_compiled_programs_stay_where_they_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("DAGP_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place = folder()
+    assert place is not None
+    assert place.parent == tmp_path / "dagp"
+    monkeypatch.setenv("DAGP_CACHE", "off")
+    assert folder() is None

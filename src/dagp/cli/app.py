@@ -1,31 +1,111 @@
-"""The command line application, and the terminal it speaks to."""
+"""The command line application, the terminal it speaks to, and how it says that it cannot."""
 
-from typing import Annotated
+import os
+from pathlib import Path
+from typing import Annotated, Any
 
 try:
     import matplotlib as mpl
     import typer
     from rich.console import Console
+    from typer.core import TyperGroup
 except ModuleNotFoundError as missing:  # pragma: no cover
     raise SystemExit(
         f"The command line needs {missing.name}: pip install 'dagp[cli]'."
     ) from missing
 
-from dagp import __version__
+from jax.errors import JaxRuntimeError
 
-__all__ = ["app", "console"]
+from dagp import __version__
+from dagp.errors import FitError, StorageError
+
+__all__ = ["CommandError", "InputError", "app", "check_output", "console", "messages", "say"]
 
 # Pictures go to files; a screen may not be there.
 mpl.use("agg")
 
+console = Console()
+"""Results: what somebody might want to pipe on."""
+messages = Console(stderr=True)
+"""Progress, notes and errors."""
+
+
+_NO_MEMORY = "Not enough memory; --batch-size or fewer --inducing points need less."
+
+
+class CommandError(Exception):
+    """An end with a reason; `code` is the exit code."""
+
+    code = 1
+
+    def __init__(self, message: str, code: int | None = None):
+        super().__init__(message)
+        self.code = type(self).code if code is None else code
+
+
+class InputError(CommandError):
+    """Something that the user can put right: a file, a column, a cell, an option."""
+
+    code = 2
+
+
+def say(text: str) -> None:
+    """One line on stderr, never wrapped, so that it can be searched and copied."""
+    messages.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Refuse a path that cannot be written, before anything is computed for it."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file in it.")
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already; --force writes over it.")
+    if not path.parent.is_dir():
+        raise InputError(f"Cannot write {path}: there is no folder {path.parent}.")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"Cannot write {path}: the folder {path.parent} is read-only.")
+
+
+class _Careful(TyperGroup):
+    """Ends with one line and an exit code where a traceback would help nobody."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CommandError as error:
+            self._end(str(error), error.code)
+        except StorageError as error:
+            # Caused by the system: no space left. Otherwise a file that is not what it should be.
+            self._end(str(error), 1 if isinstance(error.__cause__, OSError) else 2)
+        except FitError as error:
+            self._end(f"The fit failed: {error}", 1)
+        except MemoryError:
+            self._end(_NO_MEMORY, 1)
+        except JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            self._end(_NO_MEMORY, 1)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise  # whoever reads our output has enough of it
+            self._end(f"{error.filename or 'The system'}: {error.strerror or error}.", 1)
+        except KeyboardInterrupt:
+            self._end("Stopped.", 130)
+
+    @staticmethod
+    def _end(message: str, code: int) -> None:
+        say(message if code == 130 else f"Error: {' '.join(message.split())}")
+        raise typer.Exit(code)
+
+
 app = typer.Typer(
     name="dagp",
     help="Data association with Gaussian processes.",
+    cls=_Careful,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-console = Console()
 
 
 def _version(wanted: bool) -> None:

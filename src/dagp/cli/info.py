@@ -1,0 +1,50 @@
+"""`dagp info`: what a model file says about itself."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from dagp.cli.app import app, console
+from dagp.cli.models import described
+
+__all__ = ["info"]
+
+
+@app.command()
+def info(
+    model: Annotated[Path, typer.Argument(help="Model or checkpoint file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout.")] = False,
+) -> None:
+    """Describe a file without loading the model."""
+    header = described(model)
+    answer = {
+        "file": str(model),
+        "kind": header.kind,
+        "format": header.version,
+        "bytes": model.stat().st_size,
+        "arrays": len(header.arrays),
+        **header.about,
+    }
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    table = Table(show_header=False, box=None)
+    for name, value in answer.items():
+        for i, line in enumerate(_lines(value)):
+            table.add_row("" if i else name.replace("_", " "), line)
+    console.print(table, markup=False, highlight=False)
+
+
+def _lines(value: Any) -> list[str]:
+    """A value in words; lists a line each."""
+    if isinstance(value, list):
+        return [line for item in value for line in _lines(item)] or ["-"]
+    if isinstance(value, bool):
+        return ["yes" if value else "no"]
+    if isinstance(value, dict) and {"kind", "share", "used"} <= value.keys():
+        unused = "" if value["used"] else ", unused"
+        return [f"{value['kind']}, {value['share']:.1%} of the rows{unused}"]
+    return [f"{value:.6g}" if isinstance(value, float) else str(value)]

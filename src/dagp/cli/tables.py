@@ -1,0 +1,206 @@
+"""Tables in and out: CSV and Parquet files, standard input and output."""
+
+import csv
+import difflib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO, TypeAlias
+
+import numpy as np
+
+from dagp.cli.app import InputError, say
+from dagp.cli.csvfile import CHUNK, CsvTable, Part
+
+__all__ = [
+    "Columns",
+    "Table",
+    "complete",
+    "find",
+    "opened",
+    "read",
+    "write_csv",
+    "write_json",
+    "write_parquet",
+]
+
+STDIN = "-"
+Columns: TypeAlias = list[np.ndarray]
+
+
+class ParquetTable:
+    """A table in a Parquet file, read a part at a time."""
+
+    def __init__(self, name: str, file: BinaryIO):
+        parquet = _arrow(name)
+        self.name, self.notes = name, []
+        try:
+            self._file = parquet.ParquetFile(file)
+        except (ValueError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{name} is not a whole Parquet file: {reason}") from error
+        self.columns: list[str] = self._file.schema_arrow.names
+
+    def parts(self, wanted: Sequence[str]) -> Iterator[Part]:
+        """The wanted columns, some rows at a time."""
+        import pyarrow as pa
+
+        first = 1
+        for name in wanted:
+            self._check_type(name, pa.types)
+        for batch in self._file.iter_batches(CHUNK, columns=list(wanted)):
+            columns = [batch.column(name).cast(pa.float64(), safe=False) for name in wanted]
+            values = np.stack([c.to_numpy(zero_copy_only=False) for c in columns], axis=1)
+            if np.isinf(values).any():
+                row, column = np.argwhere(np.isinf(values))[0]
+                where = f"{self.name}, row {first + row}, column {wanted[column]!r}"
+                raise InputError(f"{where}: the value is infinite.")
+            yield Part(np.arange(first, first + len(values)), values)
+            first += len(values)
+
+    def _check_type(self, name: str, types: Any) -> None:
+        kind = self._file.schema_arrow.field(name).type
+        numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+        if not any(test(kind) for test in numeric):
+            raise InputError(f"{self.name}, column {name!r} holds {kind}, not numbers.")
+
+
+Table: TypeAlias = CsvTable | ParquetTable
+
+
+@contextmanager
+def opened(path: str, delimiter: str | None = None, decimal: str | None = None) -> Iterator[Table]:
+    """A table in a file, or on standard input; what was found out about it is said."""
+    if decimal not in (None, ".", ","):
+        raise InputError(f"--decimal is . or , and not {decimal!r}.")
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
+    if delimiter is not None and len(delimiter) != 1:
+        raise InputError(f"--delimiter is one character, or tab, and not {delimiter!r}.")
+    with _bytes(path) as file:
+        start = file.read(4)
+        file.seek(0)
+        name = "standard input" if path == STDIN else path
+        if start == b"PAR1" or Path(path).suffix.lower() in (".parquet", ".pq"):
+            table: Table = ParquetTable(name, file)
+        else:
+            table = CsvTable(name, file, delimiter, decimal)
+        for note in table.notes:
+            say(note)
+        yield table
+
+
+def _bytes(path: str) -> BinaryIO:
+    if path == STDIN:
+        # Read more than once, and too large for memory perhaps.
+        copy = tempfile.TemporaryFile()  # noqa: SIM115
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.seek(0)
+        return copy  # pyright: ignore[reportReturnType]
+    try:
+        return Path(path).open("rb")
+    except FileNotFoundError as error:
+        raise InputError(f"There is no file {path}.") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a folder, not a file.") from error
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _arrow(name: str) -> Any:
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError as missing:
+        raise InputError(f"{name}: Parquet needs pyarrow: pip install pyarrow.") from missing
+    return pyarrow.parquet
+
+
+def find(table: Table, wanted: Iterable[str]) -> list[str]:
+    """The wanted columns, each there exactly once."""
+    names = list(wanted)
+    for name in names:
+        count = table.columns.count(name)
+        if count == 1:
+            continue
+        if count > 1:
+            raise InputError(f"{table.name} has {count} columns called {name!r}; rename them.")
+        if len(table.columns) == 1:
+            only = table.columns[0]
+            raise InputError(
+                f"{table.name} has no column {name!r}, only one called {only[:80]!r}; "
+                "if that is several, --delimiter names what stands between them."
+            )
+        lower = {column.lower(): column for column in table.columns}
+        near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+        guess = f" Did you mean {lower[near[0]]!r}?" if near else ""
+        shown = ", ".join(map(repr, table.columns[:20])) + (", …" * (len(table.columns) > 20))
+        raise InputError(f"{table.name} has no column {name!r}.{guess} It has {shown}.")
+    return names
+
+
+def read(table: Table, wanted: Sequence[str]) -> Part:
+    """The wanted columns of all rows."""
+    parts = list(table.parts(wanted))
+    if not parts:
+        raise InputError(f"{table.name} has a header and no rows.")
+    return Part(*(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
+
+
+def complete(table: Table, part: Part, names: Sequence[str], drop: bool) -> Part:
+    """The rows without missing values, where they may be left out; otherwise where the first is."""
+    absent = np.isnan(part.values)
+    keep = ~absent.any(axis=1)
+    if keep.all():
+        return part
+    if not drop:
+        row, column = np.argwhere(absent)[0]
+        raise InputError(
+            f"{table.name} has {absent.sum()} empty cell(s), the first in row {part.rows[row]}, "
+            f"column {names[column]!r}; --missing drop leaves such rows out."
+        )
+    if not keep.any():
+        raise InputError(f"{table.name}: every row has an empty cell; nothing is left to fit.")
+    say(f"{int((~keep).sum())} of {len(absent)} rows have empty cells and are left out.")
+    return Part(part.rows[keep], part.values[keep])
+
+
+# ------------------------------------------------------------------------------------- writing
+
+
+def write_csv(file: TextIO, names: Sequence[str], parts: Iterable[Columns]) -> None:
+    """Rows with a header; numbers in full, nothing where there is none."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    for columns in parts:
+        cells = [["" if v != v else repr(v) for v in column.tolist()] for column in columns]
+        writer.writerows(zip(*cells, strict=True))
+
+
+def write_json(file: TextIO, names: Sequence[str], parts: Iterable[Columns]) -> None:
+    """One object with the names of the columns and the rows."""
+    file.write(f'{{"columns": {json.dumps(list(names))}, "rows": [')
+    between = ""
+    for columns in parts:
+        lists = [[None if v != v else v for v in column.tolist()] for column in columns]
+        for row in zip(*lists, strict=True):
+            # The end of a support can be infinite, which JSON cannot say.
+            finite = [None if v in (np.inf, -np.inf) else v for v in row]
+            file.write(f"{between}\n{json.dumps(finite)}")
+            between = ","
+    file.write("\n]}\n")
+
+
+def write_parquet(file: BinaryIO, names: Sequence[str], parts: Iterable[Columns]) -> None:
+    """The columns, a group of rows at a time."""
+    import pyarrow as pa
+
+    parquet, writer = _arrow("The output"), None
+    for columns in parts:
+        table = pa.table(dict(zip(names, columns, strict=True)))
+        writer = writer or parquet.ParquetWriter(file, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
