@@ -7,7 +7,7 @@ from pathlib import Path
 # the log level is read when JAX is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import jax  # noqa: E402
+import jax
 
 MAPS = Path("/proc/self/maps")
 MOST = 20_000

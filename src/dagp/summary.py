@@ -31,19 +31,23 @@ def rows(model: "DAGP") -> list[tuple[str, ...]]:
 
 
 def _where(model: "DAGP", process: "FittedProcess") -> str:
-    """Where the gate gives the process more than a tenth: intervals of a single input."""
+    """Where the gate gives the process more than a tenth: intervals of a single input.
+
+    A process that is rare wherever it is has half of the most it ever gets for a tenth.
+    """
     if not model.active_[process.index]:
         return "-"
     low, high = model.extent_
     if len(low) > 1:
         return "see plot.gate"
     grid = np.linspace(low[0], high[0], 200)
-    likely = model.posterior_.gate(grid[:, None])[:, process.index] > 0.1
+    weight = model.posterior_.gate(grid[:, None])[:, process.index]
+    likely = weight > min(0.1, 0.5 * weight.max())
     edges = np.flatnonzero(np.diff(np.concatenate([[0], likely.astype(int), [0]])))
     spans = list(zip(edges[::2], edges[1::2] - 1, strict=True))
     if spans == [(0, len(grid) - 1)]:
         return "everywhere"
-    return ", ".join(f"{grid[a]:.3g} to {grid[b]:.3g}" for a, b in spans) or "nowhere"
+    return ", ".join(f"{grid[a]:.3g} to {grid[b]:.3g}" for a, b in spans)
 
 
 def headline(model: "DAGP") -> str:
