@@ -119,12 +119,13 @@ def multimodal(model: Any) -> bool:
 
 def separate_models(model: Any) -> bool:
     """Components are the branches themselves."""
-    X, y, _ = _branches(400)
-    fitted = _asked(model, 2).fit(X, y)
+    X, y, _ = _branches()
     grid = np.linspace(-0.9, 0.9, 20)[:, None]
-    mixture = fitted.predict_mixture(grid)
-    means = mixture.means[:, mixture.weights.mean(axis=0) > 0.02]
-    return all(bool(np.any(np.max(np.abs(means - branch), axis=0) < 0.2)) for branch in (-1.0, 1.0))
+    means = _asked(model, 2).fit(X, y).predict_mixture(grid).means
+    return all(
+        bool(np.any(np.max(np.abs(means - branch[:, None]), axis=0) < 0.2))
+        for branch in _curves(grid).T
+    )
 
 
 def interpretable_priors(model: Any) -> bool:
