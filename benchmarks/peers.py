@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from inference import summarise, write
+from inference import write
 from real import Density, Fit, joint_mixture, single_gp
 from recovery import FIRST_SEED
 from scipy.stats import norm
@@ -117,6 +117,25 @@ TASKS: dict[str, tuple[Callable[[int], tuple[np.ndarray, ...]], Fit]] = {
 }
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Models down, tasks across: mean ± standard error of the log density, seconds of a fit."""
+    lines = ["# Other libraries", "", "| | " + " | ".join(TASKS) + " |", "|---" * 4 + "|"]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        cells = []
+        for task in TASKS:
+            some = [row for row in rows if (row["task"], row["model"]) == (task, model)]
+            scores = np.array([row["log_score"] for row in some])
+            error = scores.std(ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
+            seconds = np.median([row["seconds"] for row in some])
+            cells.append(f"{scores.mean():.3f} ± {error:.1g} ({seconds:.0f} s)")
+        lines.append(f"| {model} | " + " | ".join(cells) + " |")
+    seeds = len({row["seed"] for row in rows})
+    what = (
+        f"Mean log density of held-out outputs, {seeds} seeds from {FIRST_SEED}; seconds of a fit."
+    )
+    return "\n".join([*lines, "", what]) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
@@ -138,9 +157,8 @@ def main() -> None:
                 rows.append(row | {"seconds": seconds})
                 write(rows, options.out / "peers.csv")
                 print(task, name, seed, f"{score:.3f}", f"{seconds:.1f} s", flush=True)
-    text = "\n".join(f"- {line}" for line in summarise(rows, ("task", "model")))
-    (options.out / "peers.md").write_text(f"Mean log density of held-out outputs.\n\n{text}\n")
-    print(text)
+    (options.out / "peers.md").write_text(table(rows))
+    print(table(rows))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Results as Markdown: mean ± standard error beside what was published."""
 
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -7,6 +8,9 @@ import numpy as np
 from dagp.experiments.experiment import Experiment, Row
 
 __all__ = ["markdown"]
+
+_WIDEST = 5
+"""Columns of a table that fit on a page."""
 
 
 def markdown(experiment: Experiment, rows: list[Row]) -> str:
@@ -22,16 +26,29 @@ def markdown(experiment: Experiment, rows: list[Row]) -> str:
     for metric, title in experiment.metrics.items():
         scored = [row for row in rows if metric in row]
         if scored:
-            parts += [f"## {title}", _table(experiment, metric, scored)]
+            parts.append(f"## {title}")
+            parts += [_table(experiment, metric, scored, some) for some in _columns(experiment)]
+            parts.append("Mean ± standard error | median (published).")
     failed = [row for row in rows if row.get("error")]
     if failed:
         parts.append(f"{len(failed)} fits failed; the CSV file says why.")
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _table(experiment: Experiment, metric: str, rows: list[Row]) -> str:
+def _columns(experiment: Experiment) -> list[list[str]]:
+    """Variants that share a table: all, or where they are many, those of one kind."""
+    if len(experiment.variants) <= _WIDEST:
+        return [list(experiment.variants)]
+    kinds = itertools.groupby(experiment.variants, key=lambda variant: variant.split()[0])
+    return [list(variants) for _, variants in kinds]
+
+
+def _table(experiment: Experiment, metric: str, rows: list[Row], columns: list[str]) -> str:
     """Models down, variants across; published figures in brackets, medians behind a bar."""
-    variants = [v for v in experiment.variants if any(row["variant"] == v for row in rows)]
+    variants = [v for v in columns if any(row["variant"] == v for row in rows)]
+    rows = [row for row in rows if row["variant"] in variants]
+    if not rows:
+        return ""
     models = [m for m in experiment.competitors if any(row["model"] == m for row in rows)]
     lines = [_line(["", *variants]), _line(["---"] * (len(variants) + 1))]
     for model in models:
@@ -43,7 +60,7 @@ def _table(experiment: Experiment, metric: str, rows: list[Row]) -> str:
             for variant in variants
         ]
         lines.append(_line([model, *cells]))
-    return "\n".join(lines) + "\n\nMean ± standard error | median (published)."
+    return "\n".join(lines)
 
 
 def _line(cells: Iterable[str]) -> str:
