@@ -125,14 +125,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         for task in TASKS:
             some = [row for row in rows if (row["task"], row["model"]) == (task, model)]
             scores = np.array([row["log_score"] for row in some])
-            error = scores.std(ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.nan
+            spread = f" ± {scores.std(ddof=1) / np.sqrt(len(scores)):.1g}" if len(some) > 1 else ""
             seconds = np.median([row["seconds"] for row in some])
-            cells.append(f"{scores.mean():.3f} ± {error:.1g} ({seconds:.0f} s)")
+            cells.append(f"{scores.mean():.3f}{spread} ({seconds:.0f} s)")
         lines.append(f"| {model} | " + " | ".join(cells) + " |")
-    seeds = len({row["seed"] for row in rows})
-    what = (
-        f"Mean log density of held-out outputs, {seeds} seeds from {FIRST_SEED}; seconds of a fit."
-    )
+    seeds = sorted({row["seed"] for row in rows})
+    what = f"Mean log density of held-out outputs (seconds of a fit); seeds {seeds}."
     return "\n".join([*lines, "", what]) + "\n"
 
 

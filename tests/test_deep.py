@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dagp import DAGP, GP, DeepGP, Noise, SearchWarning
+from dagp import DAGP, GP, DeepGP, Noise, SearchWarning, datasets
 from dagp.model import DataAssociation, NaturalRates
 from dagp.processes import over_samples, per_sample
 from dagp.sparse import Marginals, Moments
@@ -240,3 +240,14 @@ def test_mixed_stacks_and_a_deep_gate():
 def test_impossible_depths_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         DAGP(1, processes=DeepGP(**wrong), **QUICK).fit(STEP_X, STEP_Y)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_deep_in_batches_is_as_good_as_with_all_data():
+    data = datasets.steps(random_state=1)
+    settings = {"max_iter": 200, "n_init": 1, "random_state": 0}
+    whole = DAGP(1, DeepGP(2), **settings).fit(data.X, data.y)
+    batches = DAGP(1, DeepGP(2), batch_size=64, **settings).fit(data.X, data.y)
+    assert batches.lower_bound_ > whole.lower_bound_ - 0.05 * len(data.X)
+    assert abs(batches.log_score(data.X, data.y) - whole.log_score(data.X, data.y)) < 0.1

@@ -88,8 +88,8 @@ def scalable(model: Any) -> bool:
 def predictive_posterior(model: Any) -> bool:
     """About 95 % of new points are inside the 95 % interval."""
     X, y = _curve(1000)
-    lower, upper = _asked(model, 1).fit(X[:200], y[:200]).predict_mixture(X[200:]).interval(0.95)
-    inside = float(np.mean((y[200:] >= lower) & (y[200:] <= upper)))
+    lower, upper = _asked(model, 1).fit(X[:400], y[:400]).predict_mixture(X[400:]).interval(0.95)
+    inside = float(np.mean((y[400:] >= lower) & (y[400:] <= upper)))
     return 0.85 <= inside <= 1.0
 
 
