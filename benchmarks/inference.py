@@ -24,6 +24,7 @@ from recovery import FIRST_SEED
 from sklearn.metrics import adjusted_rand_score
 
 from dagp import DAGP, GP, Concrete, DeepGP, Noise, datasets
+from dagp.experiments.cartpole import scores
 
 Row = dict[str, Any]
 CONCRETE_STEPS = 3000
@@ -36,28 +37,13 @@ def timed(model: DAGP, data: Any) -> tuple[DAGP, float]:
     return model, time.perf_counter() - begin
 
 
-def cartpole_scores(model: DAGP, data: Any) -> Row:
-    """Mean log likelihoods, and how many points are with the right system."""
-    right = float(np.mean(model.assignment_ == data.process))
-    mixture = model.predict_mixture(data.X_test)
-    row = {
-        "mixed": float(np.mean(mixture.log_prob(data.y_test))),
-        "accuracy": max(right, 1 - right),
-    }
-    for name, process in (("default", 0), ("short", 1)):
-        at = data.process_test == process
-        alone = [np.mean(mixture[at].marginal(k).log_prob(data.y_test[at])) for k in (0, 1)]
-        row[name] = float(max(alone))
-    return row
-
-
 def deep(seed: int) -> Iterator[Row]:
     """Cart-poles by one, two and three layers."""
     data = datasets.cartpole(random_state=seed)
     for layers in (1, 2, 3):
         model, seconds = timed(DAGP(2, DeepGP(layers), random_state=seed), data)
         row = {"layers": layers, "seed": seed, "bound": model.lower_bound_}
-        yield row | cartpole_scores(model, data) | {"seconds": seconds}
+        yield row | scores(model, data) | {"seconds": seconds}
 
 
 def depth(seed: int) -> Iterator[Row]:
@@ -97,7 +83,7 @@ def concrete(seed: int) -> Iterator[Row]:
     tasks: list[tuple[str, Any, dict[str, Any], Callable[[DAGP], Row]]] = [
         ("noise 60 %", noise, {"processes": [GP(), Noise()]}, noise_scores),
         ("multimodal", multimodal, {"n_processes": 4}, multimodal_scores),
-        ("cart-pole", cartpole, {"n_processes": 2}, lambda m: cartpole_scores(m, cartpole)),
+        ("cart-pole", cartpole, {"n_processes": 2}, lambda m: scores(m, cartpole)),
     ]
     schemes: list[tuple[str, dict[str, Any]]] = [
         ("collapsed", {}),
@@ -107,11 +93,11 @@ def concrete(seed: int) -> Iterator[Row]:
             {"inference": Concrete(entropy=False), "max_iter": CONCRETE_STEPS},
         ),
     ]
-    for task, data, settings, scores in tasks:
+    for task, data, settings, score in tasks:
         for scheme, inference in schemes:
             model, seconds = timed(DAGP(**settings, **inference, random_state=seed), data)
             row = {"task": task, "scheme": scheme, "seed": seed, "bound": model.lower_bound_}
-            yield row | scores(model) | {"seconds": seconds}
+            yield row | score(model) | {"seconds": seconds}
 
 
 def batches(seed: int, n: int = 100_000) -> Iterator[Row]:

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import Bunch
 
 from dagp import DAGP, GP, Noise, Uniform, datasets, fixed
+from dagp.experiments.cartpole import scores
+from dagp.experiments.experiment import rmse
+from dagp.experiments.noise import Oracle, score
 
 FIRST_SEED = 100
 Row = dict[str, Any]
@@ -99,16 +101,8 @@ def noise(seed: int) -> Iterator[Row]:
 
 
 def noise_oracle(data: Any, outliers: float) -> Row:
-    inlier = data.process == 0
-    kernel = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.02)
-    oracle = GaussianProcessRegressor(kernel).fit(data.X[inlier], data.y[inlier])
-    mean, std = oracle.predict(data.X_test, return_std=True)
-    variance = std**2 - oracle.kernel_.k2.noise_level
-    density = -0.5 * ((data.y_test - mean) ** 2 / variance + np.log(2 * np.pi * variance))
-    return {
-        "oracle_rmse": rmse(mean, data.y_test),
-        "oracle_mll": float(np.mean(density) + np.log(1 - outliers)),
-    }
+    known = score(Oracle(data), Bunch(**data, outliers=outliers))
+    return {f"oracle_{name}": value for name, value in known.items()}
 
 
 def informed(seed: int) -> Iterator[Row]:
@@ -138,19 +132,9 @@ def cartpole(seed: int) -> Iterator[Row]:
     """Two cart-poles, no labels; scores are mean log likelihoods in the units of the data."""
     data = datasets.cartpole(random_state=seed)
     model, seconds = timed_fit(DAGP(2, random_state=seed), data.X, data.y)
-    right = np.mean(model.assignment_ == data.process)
-    mixture = model.predict_mixture(data.X_test)
-    row = {
-        "seed": seed,
-        "train": model.log_score(data.X, data.y),
-        "mixed": float(np.mean(mixture.log_prob(data.y_test))),
-        "accuracy": float(max(right, 1 - right)),
-        "seconds": seconds,
-    }
+    row = {"seed": seed} | scores(model, data) | {"seconds": seconds}
     for name, process in (("default", 0), ("short", 1)):
         at = data.process_test == process
-        alone = [np.mean(mixture[at].marginal(k).log_prob(data.y_test[at])) for k in (0, 1)]
-        row[name] = float(max(alone))
         # What somebody who knows the labels has: one process, trained on this system alone.
         mine = data.process == process
         knowing = DAGP(1, random_state=seed).fit(data.X[mine], data.y[mine])
@@ -189,10 +173,6 @@ def harder(seed: int) -> Iterator[Row]:
             "seconds": seconds,
             "recovered": bool(ari >= 0.95),
         }
-
-
-def rmse(a: np.ndarray, b: np.ndarray) -> float:
-    return float(np.sqrt(np.mean((a - b) ** 2)))
 
 
 EXPERIMENTS: dict[str, tuple[Callable[[int], Iterator[Row]], tuple[str, ...]]] = {

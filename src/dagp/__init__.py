@@ -12,6 +12,7 @@ from dagp.estimator import DAGP
 from dagp.mixture import Mixture
 from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed, parameter
 from dagp.processes import GP
+from dagp.version import __version__
 
 if TYPE_CHECKING:
     from dagp import plot
@@ -29,6 +30,7 @@ __all__ = [
     "Noise",
     "SearchWarning",
     "Uniform",
+    "__version__",
     "datasets",
     "fixed",
     "kernels",
@@ -36,7 +38,6 @@ __all__ = [
     "parameter",
     "plot",
 ]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

@@ -14,6 +14,7 @@ from dagp.errors import StorageError
 from dagp.fitted import fitted_process
 from dagp.memory import Memory
 from dagp.posterior import Posterior, predictive_shapes
+from dagp.version import __version__
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -64,15 +65,11 @@ def save(
 
 def about(estimator: "DAGP") -> dict[str, Any]:
     """What somebody wants to know about a model who has only its file."""
-    from dagp import __version__
-
     names, units = getattr(estimator, "feature_names_in_", None), estimator.posterior_.units
     return {
         "dagp": __version__,
         "rows": len(estimator.assignment_),
-        "features": list(map(str, names))
-        if names is not None
-        else estimator.posterior_.units.x_unit.size,
+        "features": units.x_unit.size if names is None else list(map(str, names)),
         "outputs": units.y_unit.size,
         "processes": [
             {"kind": p.kind, "share": float(p.weight_), "used": bool(used)}

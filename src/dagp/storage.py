@@ -114,10 +114,15 @@ def _ours() -> dict[str, type]:
     return found
 
 
+@functools.cache
+def _our_names() -> dict[type, str]:
+    return {cls: name for name, cls in _ours().items()}
+
+
 def _name(cls: type) -> str | None:
     """How a class is called in a file; None where it may not stand there."""
-    every = {known: name for name, known in (_ours() | _theirs).items()}
-    return every.get(cls)
+    theirs = f"{cls.__module__}.{cls.__qualname__}"
+    return _our_names().get(cls) or (theirs if _theirs.get(theirs) is cls else None)
 
 
 def _fields(cls: type) -> tuple[str, ...] | None:
@@ -375,7 +380,7 @@ def _decode(node: Any, arrays: list[np.ndarray], depth: int) -> Any:
 
 
 def _rebuilt(name: str, fields: dict[str, Any], arrays: list[np.ndarray], depth: int) -> Any:
-    cls = (_ours() | _theirs).get(name)
+    cls = _ours().get(name) or _theirs.get(name)
     if cls is None:
         raise StorageError(
             f"A {name} is in the file, which this dagp does not know; classes of your own are made "

@@ -22,11 +22,11 @@ from dagp.baselines.mdn import mixture_log_density
 from dagp.baselines.network import (
     Layer,
     Rows,
+    Trained,
     check_hidden,
     forward,
     network,
     squares,
-    train_network,
 )
 from dagp.capabilities import Capabilities
 from dagp.typing import Array, Float, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
@@ -115,7 +115,7 @@ class _Loss:
         )
 
 
-class ChoiceNet(DensityBaseline):
+class ChoiceNet(Trained, DensityBaseline):
     """ChoiceNet (Choi et al. 2018): finds a target function under heavy corruption.
 
     Parameters
@@ -169,10 +169,7 @@ class ChoiceNet(DensityBaseline):
             "n_components": (self.n_components, int, 2),
             "tau_inverse": (self.tau_inverse, float, 1e-12),
             "kl": (self.kl, float, 0),
-            "l2": (self.l2, float, 0),
-            "steps": (self.steps, int, 1),
-            "batch_size": (self.batch_size, int, 1),
-            "learning_rate": (self.learning_rate, float, 0),
+            **self._of_training(),
             "n_init": (self.n_init, int, 1),
         }
 
@@ -197,16 +194,7 @@ class ChoiceNet(DensityBaseline):
             small(1),
             0.1 * rng.standard_normal(Q),
         )
-        return train_network(
-            _Loss(self.tau_inverse, self.kl, self.l2),
-            weights,
-            X,
-            y,
-            rng,
-            steps=self.steps,
-            batch_size=self.batch_size,
-            rate=self.learning_rate,
-        )
+        return self._train_on(_Loss(self.tau_inverse, self.kl, self.l2), weights, X, y, rng)
 
     def _means(self, X: Inputs) -> PerPoint:
         return heads(self.weights_, X, 1.0).features @ self.weights_.mean

@@ -12,11 +12,11 @@ from dagp.baselines.base import DensityBaseline, Predicted
 from dagp.baselines.network import (
     Layer,
     Rows,
+    Trained,
     check_hidden,
     forward,
     network,
     squares,
-    train_network,
 )
 from dagp.capabilities import Capabilities
 from dagp.typing import Array, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
@@ -60,7 +60,7 @@ class _Loss:
         return self.l2 * squares(layers) - mixture_log_density(*found, rows.y).mean()
 
 
-class MDN(DensityBaseline):
+class MDN(Trained, DensityBaseline):
     """Mixture density network (Bishop 1994): weights, means and variances are outputs of a network.
 
     A component has no identity: the network may change at will which one describes what.
@@ -105,10 +105,7 @@ class MDN(DensityBaseline):
     def _settings(self) -> Mapping[str, tuple[Any, type, float]]:
         return {
             "n_components": (self.n_components, int, 1),
-            "l2": (self.l2, float, 0),
-            "steps": (self.steps, int, 1),
-            "batch_size": (self.batch_size, int, 1),
-            "learning_rate": (self.learning_rate, float, 0),
+            **self._of_training(),
         }
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
@@ -118,16 +115,7 @@ class MDN(DensityBaseline):
         last = layers[-1].offset.copy()
         last[K : 2 * K] = np.quantile(y, (np.arange(K) + 0.5) / K)
         layers[-1] = layers[-1]._replace(offset=last)
-        self.layers_, self.losses_ = train_network(
-            _Loss(self.l2),
-            layers,
-            X,
-            y,
-            rng,
-            steps=self.steps,
-            batch_size=self.batch_size,
-            rate=self.learning_rate,
-        )
+        self.layers_, self.losses_ = self._train_on(_Loss(self.l2), layers, X, y, rng)
 
     def _components(self, X: Inputs) -> Predicted:
         found = head(self.layers_, X)

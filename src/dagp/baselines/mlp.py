@@ -10,11 +10,11 @@ from dagp.baselines.base import Baseline
 from dagp.baselines.network import (
     Layer,
     Rows,
+    Trained,
     check_hidden,
     forward,
     network,
     squares,
-    train_network,
 )
 from dagp.capabilities import Capabilities
 from dagp.typing import Array, Inputs, PerPoint, RandomState, Scalar
@@ -33,7 +33,7 @@ class _SquaredError:
         return (error**2).mean() + self.l2 * squares(layers)
 
 
-class MLP(Baseline):
+class MLP(Trained, Baseline):
     """ReLU network trained on the squared error: what a regression does that knows no mixtures.
 
     Parameters
@@ -70,25 +70,11 @@ class MLP(Baseline):
         self.random_state = random_state
 
     def _settings(self) -> Mapping[str, tuple[Any, type, float]]:
-        return {
-            "l2": (self.l2, float, 0),
-            "steps": (self.steps, int, 1),
-            "batch_size": (self.batch_size, int, 1),
-            "learning_rate": (self.learning_rate, float, 0),
-        }
+        return self._of_training()
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         layers = network([X.shape[1], *check_hidden(self.hidden), 1], rng)
-        self.layers_, self.losses_ = train_network(
-            _SquaredError(self.l2),
-            layers,
-            X,
-            y,
-            rng,
-            steps=self.steps,
-            batch_size=self.batch_size,
-            rate=self.learning_rate,
-        )
+        self.layers_, self.losses_ = self._train_on(_SquaredError(self.l2), layers, X, y, rng)
 
     def _means(self, X: Inputs) -> PerPoint:
         return forward(self.layers_, X)[:, 0]

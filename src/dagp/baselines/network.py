@@ -15,7 +15,16 @@ from dagp.stochastic import shuffled
 from dagp.train import ADAM, BLOCK, apply
 from dagp.typing import Array, Float, Inputs, Int, PerPoint, Scalar
 
-__all__ = ["Layer", "Rows", "check_hidden", "forward", "network", "squares", "train_network"]
+__all__ = [
+    "Layer",
+    "Rows",
+    "Trained",
+    "check_hidden",
+    "forward",
+    "network",
+    "squares",
+    "train_network",
+]
 
 COOLING = 0.1
 """The rate falls along a half cosine to this part of itself: late steps average out the noise
@@ -44,6 +53,31 @@ def network(sizes: Sequence[int], rng: np.random.Generator) -> list[Layer]:
         Layer(rng.standard_normal((i, o)) * np.sqrt(2 / i), np.zeros(o))
         for i, o in itertools.pairwise(sizes)
     ]
+
+
+class Trained:
+    """What estimators share whose parameters are trained on shuffled batches."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    l2: float
+
+    def _of_training(self) -> dict[str, tuple[Any, type, float]]:
+        """Least values of the settings of training, as `Baseline` wants them."""
+        return {
+            "l2": (self.l2, float, 0),
+            "steps": (self.steps, int, 1),
+            "batch_size": (self.batch_size, int, 1),
+            "learning_rate": (self.learning_rate, float, 0),
+        }
+
+    def _train_on(
+        self, loss: "Loss", parameters: Any, X: Inputs, y: PerPoint, rng: np.random.Generator
+    ) -> tuple[Any, Float[np.ndarray, " T"]]:
+        """See `train_network`."""
+        pace = {"steps": self.steps, "batch_size": self.batch_size, "rate": self.learning_rate}
+        return train_network(loss, parameters, X, y, rng, **pace)
 
 
 def check_hidden(hidden: Any) -> tuple[int, ...]:

@@ -52,8 +52,8 @@ def reproduce(
 ) -> None:
     """Compute the paper's tables and figures, beside the published numbers.
 
-    What is already in the folder is not computed again: a run that was stopped goes on where it
-    was.
+    Fits that are already in the folder are not computed again: a run that was stopped goes on
+    where it was.
     """
     names = [what.value] if what is not What.all else [*EXPERIMENTS, What.capabilities.value]
     chosen = None if models is None else [name.strip() for name in models.split(",")]

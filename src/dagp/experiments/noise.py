@@ -16,7 +16,7 @@ from dagp.kernels import SquaredExponential, White
 from dagp.mixture import Mixture
 from dagp.processes import GP
 
-__all__ = ["NOISE", "Oracle"]
+__all__ = ["NOISE", "Oracle", "score"]
 
 OUTLIERS = (0, 20, 40, 60, 80)
 _KINDS = {"clean": 0.0, "noisy": 0.15}
