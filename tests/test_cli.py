@@ -3,18 +3,19 @@
 import importlib
 import json
 import re
+import subprocess
+import sys
 
 import jax
 import pytest
 from typer.testing import CliRunner
 
 from dagp import __version__
-from dagp.cli import app, demo
+from dagp.cli.app import COMMANDS, app
 from dagp.cli.cache import folder
+from dagp.cli.demo import demo
 from dagp.cli.progress import Pace
 from dagp.train import Progress
-
-COMMANDS = ("bench", "demo", "fit", "info", "plot", "predict", "report", "reproduce")
 
 
 def run(*arguments):
@@ -33,6 +34,21 @@ def test_every_command_explains_itself(command):
     answer = run(command, "--help")
     assert answer.exit_code == 0
     assert "Usage" in answer.output
+    function = getattr(importlib.import_module(f"dagp.cli.{command}"), command)
+    assert function.__doc__.splitlines()[0] == COMMANDS[command]
+
+
+def test_help_and_completion_wait_for_no_library():
+    code = """
+import sys
+from typer.testing import CliRunner
+from dagp.cli import app
+assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+assert CliRunner().invoke(app, ["--version"]).exit_code == 0
+print([name for name in ("jax", "sklearn", "scipy", "matplotlib", "numpy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_demo_separates_the_example_and_writes_picture_and_report(tmp_path, capsys):

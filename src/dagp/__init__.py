@@ -3,19 +3,18 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from dagp import datasets, kernels, means
-from dagp.clutter import Noise, Uniform
-from dagp.concrete import Concrete
-from dagp.deep import DeepGP
-from dagp.errors import FitError, SearchWarning
-from dagp.estimator import DAGP
-from dagp.mixture import Mixture
-from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed, parameter
-from dagp.processes import GP
 from dagp.version import __version__
 
 if TYPE_CHECKING:
-    from dagp import plot
+    from dagp import datasets, kernels, means, plot
+    from dagp.clutter import Noise, Uniform
+    from dagp.concrete import Concrete
+    from dagp.deep import DeepGP
+    from dagp.errors import FitError, SearchWarning
+    from dagp.estimator import DAGP
+    from dagp.mixture import Mixture
+    from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed, parameter
+    from dagp.processes import GP
 
 __all__ = [
     "DAGP",
@@ -39,9 +38,36 @@ __all__ = [
     "plot",
 ]
 
+# Where each name lives. JAX, scikit-learn and matplotlib take seconds to import: a name is
+# fetched when somebody asks for it, so that `dagp --help` need not wait for them.
+_HOMES = {
+    "DAGP": "estimator",
+    "GP": "processes",
+    "Concrete": "concrete",
+    "DeepGP": "deep",
+    "FitError": "errors",
+    "Gamma": "parameters",
+    "HalfCauchy": "parameters",
+    "LogNormal": "parameters",
+    "Mixture": "mixture",
+    "Noise": "clutter",
+    "SearchWarning": "errors",
+    "Uniform": "clutter",
+    "fixed": "parameters",
+    "parameter": "parameters",
+}
+_MODULES = ("datasets", "kernels", "means", "plot")
+
 
 def __getattr__(name: str) -> object:
-    # Plots need matplotlib, which is optional and slow to import.
-    if name == "plot":
-        return importlib.import_module("dagp.plot")
-    raise AttributeError(f"module 'dagp' has no attribute {name!r}")
+    if name in _MODULES:
+        return importlib.import_module(f"dagp.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dagp' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"dagp.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

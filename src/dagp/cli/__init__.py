@@ -1,31 +1,16 @@
-"""The command line: one module per command."""
+"""The command line: one module per command, each with a function of its name."""
+
+import os
 
 from dagp.cli.app import app
-from dagp.cli.bench import bench
 from dagp.cli.cache import keep_compiled
-from dagp.cli.demo import demo
-from dagp.cli.fit import fit
-from dagp.cli.info import info
-from dagp.cli.plot import plot
-from dagp.cli.predict import predict
-from dagp.cli.report import report
-from dagp.cli.reproduce import reproduce
 
-__all__ = [
-    "app",
-    "bench",
-    "demo",
-    "fit",
-    "info",
-    "main",
-    "plot",
-    "predict",
-    "report",
-    "reproduce",
-]
+__all__ = ["app", "main"]
 
 
 def main() -> None:
     """Entry point of the `dagp` command."""
+    # Pictures go to files; a screen, or a notebook that calls us, is none of our concern.
+    os.environ["MPLBACKEND"] = "agg"
     keep_compiled()
     app()

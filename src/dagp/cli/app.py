@@ -1,28 +1,45 @@
 """The command line application, the terminal it speaks to, and how it says that it cannot."""
 
+import importlib
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 try:
-    import matplotlib as mpl
     import typer
     from rich.console import Console
     from typer.core import TyperGroup
+    from typer.main import get_command
 except ModuleNotFoundError as missing:  # pragma: no cover
     raise SystemExit(
         f"The command line needs {missing.name}: pip install 'dagp[cli]'."
     ) from missing
 
-from jax.errors import JaxRuntimeError
-
-from dagp import __version__
 from dagp.errors import FitError, StorageError
+from dagp.version import __version__
 
-__all__ = ["CommandError", "InputError", "app", "check_output", "console", "messages", "say"]
+__all__ = [
+    "COMMANDS",
+    "CommandError",
+    "InputError",
+    "app",
+    "check_output",
+    "console",
+    "messages",
+    "say",
+]
 
-# Pictures go to files; a screen may not be there.
-mpl.use("agg")
+COMMANDS = {
+    "demo": "Separate the multimodal example into its processes.",
+    "fit": "Separate a table into processes and keep the model.",
+    "predict": "Predict every row: the mixture, its interval, and each process.",
+    "report": "Write one self-contained page: pictures, tables, settings.",
+    "plot": "Draw the joint posterior, the assignments and the gate.",
+    "info": "Describe a file without loading the model.",
+    "reproduce": "Compute the paper's tables and figures, beside the published numbers.",
+    "bench": "Measure how fast it is on this machine.",
+}
+"""What `dagp --help` lists: the modules are imported only when their command is called."""
 
 console = Console()
 """Results: what somebody might want to pipe on."""
@@ -66,8 +83,23 @@ def check_output(path: Path, force: bool) -> None:
         raise InputError(f"Cannot write {path}: the folder {path.parent} is read-only.")
 
 
+def _fetched(name: str) -> Any:
+    """The command itself, from the module of its name."""
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name)(getattr(importlib.import_module(f"dagp.cli.{name}"), name))
+    return get_command(alone)
+
+
 class _Careful(TyperGroup):
-    """Ends with one line and an exit code where a traceback would help nobody."""
+    """Fetches commands when called; ends with one line where a traceback would help nobody."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in COMMANDS:
+            self.add_command(_fetched(args[0]), args[0])
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -81,7 +113,8 @@ class _Careful(TyperGroup):
             self._end(f"The fit failed: {error}", 1)
         except MemoryError:
             self._end(_NO_MEMORY, 1)
-        except JaxRuntimeError as error:
+        except RuntimeError as error:
+            # JAX's word for no memory; its error type would cost its import.
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             self._end(_NO_MEMORY, 1)
@@ -121,3 +154,11 @@ def _options(
     ] = False,
 ) -> None:
     """Data association with Gaussian processes."""
+
+
+def _listed() -> None:
+    """Takes the place of a command in the list until somebody calls it."""
+
+
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(_listed)

@@ -19,7 +19,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dagp import __version__, datasets
-from dagp.cli.app import app, check_output, messages
+from dagp.cli.app import check_output, messages
 from dagp.cli.progress import noted
 from dagp.data import Sample, Units, to_batch
 from dagp.estimator import DAGP
@@ -35,7 +35,6 @@ SIZES = ((250, 2), (1000, 2), (1000, 4), (4000, 4))
 POINTS = 100_000
 
 
-@app.command()
 def bench(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="JSON file; stdout if left out.")

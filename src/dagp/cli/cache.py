@@ -7,8 +7,6 @@ import platform
 import sys
 from pathlib import Path
 
-import jax
-
 __all__ = ["folder", "keep_compiled"]
 
 
@@ -34,29 +32,15 @@ def _machine() -> str:
 
 
 def keep_compiled() -> None:
-    """Tell JAX, unless somebody has told it something else."""
+    """Tell JAX where, unless somebody has told it something else; before it is imported."""
     # A home that is not there or cannot be written: it works without.
     with contextlib.suppress(OSError, RuntimeError):
         place = folder()
         if place is None or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
             return
         place.mkdir(parents=True, exist_ok=True)
-        jax.config.update("jax_compilation_cache_dir", str(place))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-        _silence_compiler()
-
-
-def _silence_compiler() -> None:
-    """Keep the compiler's own messages off the terminal; Python's go there as before.
-
-    It takes preferences of its own for features that the processor lacks, and says so at length
-    for every program it reads back. Its threshold for messages is fixed once JAX is imported, so
-    its way out is closed instead: descriptor 2 leads nowhere, and sys.stderr has another.
-    """
-    old = sys.stderr
-    old.flush()
-    another = os.dup(2)
-    sys.stderr = os.fdopen(another, "w", buffering=1, encoding=old.encoding, errors=old.errors)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(place)
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        # The compiler takes preferences of its own for features that the processor lacks, and says
+        # so at length for every program that it reads back.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

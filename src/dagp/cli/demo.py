@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dagp import datasets, report
-from dagp.cli.app import app, console
+from dagp.cli.app import console
 from dagp.cli.plot import save_overview
 from dagp.cli.progress import fit_with_progress, show_summary
 from dagp.estimator import DAGP
@@ -14,7 +14,6 @@ from dagp.estimator import DAGP
 __all__ = ["demo"]
 
 
-@app.command()
 def demo(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for the picture and the report.")
@@ -23,7 +22,7 @@ def demo(
 ) -> DAGP:
     """Separate the multimodal example into its processes.
 
-    From Python, ``model = dagp.cli.demo()`` does the same and returns the fitted model.
+    From Python, ``model = dagp.cli.demo.demo()`` does the same and returns the fitted model.
     """
     data = datasets.multimodal(random_state=seed)
     console.print(

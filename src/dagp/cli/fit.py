@@ -13,7 +13,7 @@ import typer
 
 from dagp import modelfile
 from dagp.cli import tables
-from dagp.cli.app import InputError, app, check_output, console, say
+from dagp.cli.app import InputError, check_output, console, say
 from dagp.cli.interrupt import Keeper
 from dagp.cli.progress import fit_with_progress, noted, show_summary
 from dagp.clutter import Noise
@@ -58,7 +58,6 @@ class Training(NamedTuple):
         return Sample(self.X, self.y[:, None], weight, labels)
 
 
-@app.command()
 def fit(
     data: Annotated[str, typer.Argument(help="CSV or Parquet file; - is standard input.")],
     target: Annotated[str, typer.Option("--target", "-t", help="Column to be explained.")],

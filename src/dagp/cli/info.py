@@ -7,13 +7,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from dagp.cli.app import app, console
+from dagp.cli.app import console
 from dagp.cli.models import described
 
 __all__ = ["info"]
 
 
-@app.command()
 def info(
     model: Annotated[Path, typer.Argument(help="Model or checkpoint file.")],
     as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout.")] = False,

@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 from dagp import plot as pictures
-from dagp.cli.app import InputError, app, check_output, console
+from dagp.cli.app import InputError, check_output, console
 from dagp.cli.models import data_of, opened_model
 from dagp.cli.progress import noted
 from dagp.estimator import DAGP
@@ -15,7 +15,6 @@ from dagp.estimator import DAGP
 __all__ = ["plot", "save_overview"]
 
 
-@app.command()
 def plot(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Picture: .png, .pdf or .svg.")] = Path(

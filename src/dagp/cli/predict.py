@@ -13,7 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dagp import storage
 from dagp.cli import tables
-from dagp.cli.app import InputError, app, check_output, messages, say
+from dagp.cli.app import InputError, check_output, messages, say
 from dagp.cli.models import Model, inputs_of, opened_model
 from dagp.mixture import Mixture
 
@@ -22,7 +22,6 @@ __all__ = ["columns_of", "predict"]
 STDOUT = "-"
 
 
-@app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     data: Annotated[str, typer.Argument(help="CSV or Parquet file; - is standard input.")],

@@ -7,14 +7,13 @@ import numpy as np
 import typer
 
 from dagp import report as pages
-from dagp.cli.app import app, check_output, console
+from dagp.cli.app import check_output, console
 from dagp.cli.models import data_of, opened_model
 from dagp.cli.progress import noted
 
 __all__ = ["report"]
 
 
-@app.command()
 def report(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Page to write.")] = Path("report.html"),

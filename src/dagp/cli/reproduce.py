@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from dagp.cli.app import app, console
+from dagp.cli.app import console
 from dagp.experiments import capabilities
 from dagp.experiments.experiment import Row
 from dagp.experiments.figures import FIGURES
@@ -34,7 +34,6 @@ class What(StrEnum):
     all = "all"
 
 
-@app.command()
 def reproduce(
     what: Annotated[What, typer.Argument(help="Which experiment.")],
     seeds: Annotated[int, typer.Option(min=1, help="Data sets per variant.")] = 10,
