@@ -5,15 +5,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import jax
-import narwhals as nw
 import numpy as np
-from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, validate_data
 
+from dagp.cells import names, readable
 from dagp.concrete import Concrete
 from dagp.parameters import is_parameter
 from dagp.processes import GP, ProcessPrior
@@ -22,15 +17,18 @@ from dagp.typing import Float, Int, Table
 
 GENEROUS = 6
 """Processes to begin with when their number is to be found."""
+_SMALLEST_UNIT = 1e-150
 
 __all__ = [
     "GENEROUS",
     "check_data",
+    "check_enough",
     "check_inputs",
     "check_labels",
     "check_missing",
     "check_outputs",
     "check_parameters",
+    "check_spread",
     "check_weights",
     "complete_rows",
 ]
@@ -38,13 +36,14 @@ __all__ = [
 
 def check_inputs(estimator: Any, X: Table, *, reset: bool, finite: bool = True) -> np.ndarray:
     """`X` as float64 (N, D), with its column names remembered or compared."""
-    _check_columns(X, "X")
-    _check_plain(X)
-    checked = np.asarray(
-        validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    cells = readable(X, "X")
+    _check_plain(cells)
+    checked = check_array(
+        cells, dtype="float64", ensure_all_finite=False, estimator=estimator, input_name="X"
     )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
     if finite:
-        _check_finite(checked, "X", _names(X))
+        _check_finite(checked, "X", names(X))
     return checked
 
 
@@ -52,10 +51,7 @@ def check_outputs(y: Any, rows: int, *, finite: bool = True) -> np.ndarray:
     """`y` as float64 (N,) or (N, P)."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    _check_columns(y, "y")
-    checked = check_array(
-        y, dtype="float64", ensure_2d=False, ensure_all_finite=False, input_name="y"
-    )
+    checked = _numbers(y, "y")
     if checked.ndim > 2 or checked.size == 0:
         raise ValueError(f"y must have shape (rows,) or (rows, outputs), got {checked.shape}.")
     if len(checked) != rows:
@@ -64,7 +60,7 @@ def check_outputs(y: Any, rows: int, *, finite: bool = True) -> np.ndarray:
             f"X has {rows} rows and y has {len(checked)}."
         )
     if finite:
-        _check_finite(checked, "y", _names(y))
+        _check_finite(checked, "y", names(y))
     return checked
 
 
@@ -92,6 +88,25 @@ def check_data(
     return X, y, weight, labels
 
 
+def check_enough(processes: int, weight: Float[np.ndarray, " N"]) -> None:
+    """Whether there are at least as many rows, counted by weight, as processes."""
+    if processes > weight.sum():
+        total = "" if np.all(weight == 1) else f" with weights of {weight.sum():.3g} in all"
+        raise ValueError(
+            f"{processes} processes need at least as many rows, X has n_samples = {len(weight)}"
+            f"{total}."
+        )
+
+
+def check_spread(units: Float[np.ndarray, " P"]) -> None:
+    """Whether the squares of the outputs can be computed with."""
+    if not np.all((units > _SMALLEST_UNIT) & (units < 1 / _SMALLEST_UNIT)):
+        raise ValueError(
+            f"y spreads over about {units.max():.0e}: its square is beyond floating point. "
+            "Rescale y."
+        )
+
+
 def check_missing(missing: str) -> None:
     """Whether `missing` is something we know."""
     if missing not in ("raise", "drop"):
@@ -114,8 +129,7 @@ def check_weights(sample_weight: Any, rows: int) -> Float[np.ndarray, " N"]:
         return np.ones(rows)
     if np.isscalar(sample_weight):
         sample_weight = np.full(rows, sample_weight)
-    weight = np.asarray(column_or_1d(sample_weight), np.float64)
-    check_consistent_length(weight, np.empty(rows))
+    weight = _one_per_row(sample_weight, "sample_weight", rows)
     if not np.all(np.isfinite(weight)) or np.any(weight < 0):
         bad = int(np.flatnonzero(~np.isfinite(weight) | (weight < 0))[0])
         raise ValueError(
@@ -130,8 +144,7 @@ def check_labels(labels: Any, rows: int, processes: int) -> Int[np.ndarray, " N"
     """Known assignments: −1 where unknown, otherwise the index of a process."""
     if labels is None:
         return np.full(rows, -1)
-    given = np.asarray(column_or_1d(labels))
-    check_consistent_length(given, np.empty(rows))
+    given = _one_per_row(labels, "labels", rows)
     with np.errstate(invalid="ignore"):
         whole = given.astype(np.int64)
     bad = (whole != given) | (whole < -1) | (whole >= processes)
@@ -139,48 +152,43 @@ def check_labels(labels: Any, rows: int, processes: int) -> Int[np.ndarray, " N"
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(
             f"labels must be -1 (unknown) or a process from 0 to {processes - 1}, "
-            f"row {row} has {given[row]}."
+            f"row {row} has {given[row]:g}."
         )
     return whole
 
 
+def _numbers(values: Any, name: str) -> np.ndarray:
+    """Numbers of one or more dimensions."""
+    cells = readable(values, name)
+    if np.ndim(cells) == 0:
+        raise ValueError(f"{name} must have a number for every row, got {values!r}.")
+    return check_array(
+        cells, dtype="float64", ensure_2d=False, ensure_all_finite=False, input_name=name
+    )
+
+
+def _one_per_row(values: Any, name: str, rows: int) -> Float[np.ndarray, " N"]:
+    """Numbers that belong to the rows of X."""
+    array = _numbers(values, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must hold one number per row, got shape {array.shape}.")
+    if len(array) != rows:
+        raise ValueError(
+            "Found input variables with inconsistent numbers of samples: "
+            f"X has {rows} rows and {name} has {len(array)}."
+        )
+    return array
+
+
 def _check_plain(X: Any) -> None:
     """Say in one line what scikit-learn says in many."""
-    if isinstance(X, np.ndarray) and np.iscomplexobj(X):
-        raise ValueError("Complex data not supported: X holds complex numbers.")
-    if isinstance(X, np.ndarray | list | tuple) and np.ndim(X) < 2:
+    if np.ndim(X) < 2:
         raise ValueError(
             f"Expected 2D array, got {np.ndim(X)}D array instead. Reshape your data with "
             "X.reshape(-1, 1) if it has a single column, X.reshape(1, -1) if it is a single row."
         )
-
-
-def _frame(table: Any) -> Any:
-    """The table as a narwhals frame or series, or None for anything else."""
-    native = nw.from_native(table, pass_through=True, allow_series=True)
-    return None if native is table else native
-
-
-def _names(table: Any) -> Sequence[str] | None:
-    frame = _frame(table)
-    return getattr(frame, "columns", None)
-
-
-def _check_columns(table: Any, name: str) -> None:
-    """Say which column of a data frame cannot be read as numbers."""
-    frame = _frame(table)
-    if frame is None:
-        return
-    series = frame.iter_columns() if isinstance(frame, nw.DataFrame) else [frame]
-    for one in series:
-        label = f"column {one.name!r} of {name}"
-        if one.dtype.is_temporal():
-            raise ValueError(
-                f"{label} holds dates or times; convert it to a number first, such as seconds "
-                "since the first row."
-            )
-        if isinstance(one.dtype, nw.String | nw.Categorical | nw.Enum):
-            raise ValueError(f"{label} holds text; encode it as numbers or leave it out.")
 
 
 def _check_finite(array: np.ndarray, name: str, columns: Sequence[str] | None) -> None:

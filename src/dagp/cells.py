@@ -1,0 +1,120 @@
+"""Tables of any make, brought to numbers cell by cell where need be, so that the first cell that
+is none can be named."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from scipy.sparse import issparse
+
+from dagp.typing import Table
+
+__all__ = ["names", "readable"]
+
+_TEXT = "encode it as numbers or leave it out"
+_TIME = "convert it to a number first, such as seconds since the first row"
+
+
+def names(table: Table) -> Sequence[str] | None:
+    """Names of the columns of a data frame, None for anything else."""
+    return getattr(_frame(table), "columns", None)
+
+
+def readable(table: Table, name: str) -> Any:
+    """What scikit-learn can turn into an array of numbers; an error names the column that is none.
+
+    >>> readable([[1, None], [2, 3]], "X")
+    array([[ 1., nan],
+           [ 2.,  3.]])
+    >>> readable(np.array([["a"], ["b"]]), "X")
+    Traceback (most recent call last):
+    ValueError: column 0 of X holds text ('a' in row 0); encode it as numbers or leave it out.
+    """
+    if issparse(table):
+        return table
+    frame = _frame(table)
+    if frame is None:
+        return _array(table, name)
+    if isinstance(frame, nw.LazyFrame):
+        raise ValueError(f"{name} is a lazy frame; collect() it first.")
+    single = isinstance(frame, nw.Series)
+    columns = [frame] if single else list(frame.iter_columns())
+    labels = [f"column {column.name!r} of {name}" for column in columns]
+    for column, label in zip(columns, labels, strict=True):
+        _check_type(column, label)
+    if columns and all(column.dtype.is_numeric() for column in columns):
+        return table
+    values = [_values(*pair) for pair in zip(columns, labels, strict=True)]
+    return values[0] if single else np.stack([np.empty(len(frame)), *values], axis=1)[:, 1:]
+
+
+def _frame(table: Any) -> Any:
+    """The table as a narwhals frame or series, or None for anything else."""
+    native = nw.from_native(table, pass_through=True, allow_series=True)
+    return None if native is table else native
+
+
+def _check_type(column: nw.Series, label: str) -> None:
+    if column.dtype.is_temporal():
+        raise ValueError(f"{label} holds dates or times; {_TIME}.")
+    if isinstance(column.dtype, nw.String | nw.Categorical | nw.Enum):
+        raise ValueError(f"{label} holds text; {_TEXT}.")
+    if column.dtype.is_nested():
+        raise ValueError(f"{label} holds {column.dtype}; spread it over columns of numbers.")
+
+
+def _values(column: nw.Series, label: str) -> np.ndarray:
+    """A column of a frame that is not plain as a whole."""
+    if column.dtype.is_numeric():
+        # Whole numbers with gaps have no NaN of their own.
+        return np.asarray(column.cast(nw.Float64).to_numpy(), np.float64)
+    return _numbers(np.asarray(column.to_numpy(), dtype=object), lambda _: label)
+
+
+def _array(table: Any, name: str) -> np.ndarray:
+    """Anything that is not a frame."""
+    if isinstance(table, np.ma.MaskedArray):
+        table = np.ma.filled(table.astype(object), None)
+    try:
+        array = np.asarray(table)
+    except ValueError as error:
+        raise ValueError(f"{name} is not a table: its rows differ in length.") from error
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} holds complex numbers.")
+    if array.dtype.kind in "biuf":
+        return array
+    if array.dtype.kind in "mM":
+        raise ValueError(f"{name} holds dates or times; {_TIME}.")
+    one_column = array.ndim < 2
+    return _numbers(array, lambda place: name if one_column else f"column {place[1]} of {name}")
+
+
+def _numbers(cells: np.ndarray, label: Any) -> np.ndarray:
+    """Objects as numbers; `label` says in words where a cell stands."""
+    try:
+        return cells.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        values = np.empty(cells.shape)
+    for place, cell in np.ndenumerate(cells):
+        try:
+            values[place] = np.nan if _absent(cell) else cell
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _refusal(cell, label(place), f"row {place[0] if place else 0}", error) from error
+    return values
+
+
+def _absent(cell: Any) -> bool:
+    # pandas' missing value, without importing pandas for it.
+    return cell is None or type(cell).__name__ == "NAType"
+
+
+def _refusal(cell: Any, label: str, row: str, error: Exception) -> Exception:
+    """One sentence about a cell that is not a number."""
+    if isinstance(cell, str | bytes):
+        return ValueError(f"{label} holds text ({cell[:40]!r} in {row}); {_TEXT}.")
+    if isinstance(cell, complex | np.complexfloating):
+        return ValueError(f"Complex data not supported: {label} has {cell} in {row}.")
+    if hasattr(cell, "year") or hasattr(cell, "total_seconds"):
+        return ValueError(f"{label} holds dates or times; {_TIME}.")
+    return type(error)(f"{label}, {row}: {str(error).rstrip('.')}.")
