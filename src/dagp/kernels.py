@@ -112,6 +112,10 @@ class Kernel(eqx.Module):
         return _describe(self)
 
 
+_Distances = Float[Array, "*pairs"]
+"""Of one pair of points, or of many at once."""
+
+
 class _Stationary(Kernel):
     """Kernels of the distance in length scales; a leaf says how correlation falls with it."""
 
@@ -120,7 +124,7 @@ class _Stationary(Kernel):
     active: tuple[int, ...] | None = _columns()
 
     @abc.abstractmethod
-    def correlation(self, squared_distance: Scalar) -> Scalar:
+    def correlation(self, squared_distance: _Distances) -> _Distances:
         """Correlation at a squared distance, measured in length scales."""
 
     def evaluate(self, a: Point, b: Point) -> Scalar:
@@ -135,7 +139,7 @@ class _Stationary(Kernel):
         )
 
 
-def _distance(squared: Scalar) -> Scalar:
+def _distance(squared: _Distances) -> _Distances:
     # The square root has no finite slope at zero; the detour keeps gradients finite there.
     away = squared > 0
     return jnp.where(away, jnp.sqrt(jnp.where(away, squared, 1.0)), 0.0)
@@ -148,7 +152,7 @@ class SquaredExponential(_Stationary):
     SquaredExponential(lengthscale=1, variance=2)
     """
 
-    def correlation(self, squared_distance: Scalar) -> Scalar:
+    def correlation(self, squared_distance: _Distances) -> _Distances:
         return jnp.exp(-0.5 * squared_distance)
 
     def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
@@ -169,7 +173,7 @@ class Matern12(_Stationary):
     1.0
     """
 
-    def correlation(self, squared_distance: Scalar) -> Scalar:
+    def correlation(self, squared_distance: _Distances) -> _Distances:
         return jnp.exp(-_distance(squared_distance))
 
 
@@ -180,7 +184,7 @@ class Matern32(_Stationary):
     3.0
     """
 
-    def correlation(self, squared_distance: Scalar) -> Scalar:
+    def correlation(self, squared_distance: _Distances) -> _Distances:
         d = np.sqrt(3.0) * _distance(squared_distance)
         return (1 + d) * jnp.exp(-d)
 
@@ -192,7 +196,7 @@ class Matern52(_Stationary):
     3.0
     """
 
-    def correlation(self, squared_distance: Scalar) -> Scalar:
+    def correlation(self, squared_distance: _Distances) -> _Distances:
         d = np.sqrt(5.0) * _distance(squared_distance)
         return (1 + d + d**2 / 3) * jnp.exp(-d)
 

@@ -80,10 +80,13 @@ def posterior(
         ax.scatter(_column(X, column), _column(y, output), s=4, color="0.6", linewidths=0, zorder=1)
     for k in np.flatnonzero(model.active_).tolist():
         _faded(ax, grid, means[:, k], stds[:, k], mixture.weights[:, k], colour(k))
-        ax.plot([], [], color=colour(k), lw=2, label=f"process {k}")
+        ax.plot([], [], color=colour(k), lw=2, label=_called(model, k))
     ax.autoscale_view()
+    if y is not None:
+        _keep_near(ax, _column(y, output))
     ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
-    ax.legend(loc="upper right", fontsize="small", framealpha=0.8)
+    # Above the axes, where it covers no data.
+    ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, fontsize="small", frameon=False)
     return ax
 
 
@@ -189,6 +192,19 @@ def restarts(model: "DAGP", *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def _called(model: "DAGP", k: int) -> str:
+    process = model.processes_[k]
+    return f"process {k} ({process.kind}, {process.weight_:.0%})"
+
+
+def _keep_near(ax: Axes, y: np.ndarray) -> None:
+    """Let a process leave the picture where it runs far away from all data."""
+    low, high = ax.get_ylim()
+    reach = 0.25 * (y.max() - y.min())
+    if reach > 0:
+        ax.set_ylim(max(low, y.min() - reach), min(high, y.max() + reach))
+
+
 def _axes(ax: Axes | None) -> Axes:
     return ax if ax is not None else plt.gca()
 
@@ -224,13 +240,14 @@ def _faded(
     ax: Axes, x: np.ndarray, mean: np.ndarray, std: np.ndarray, weight: np.ndarray, shade: str
 ) -> None:
     """A line with a band, drawn piece by piece so that opacity can follow the weight."""
-    opacity = np.clip((weight[1:] + weight[:-1]) / 2, 0.0, 1.0) ** 0.7
-    colours = np.array([(*to_rgb(shade), a) for a in opacity])
+    likely = np.clip((weight[1:] + weight[:-1]) / 2, 0.0, 1.0)
+    # The small power keeps a rare process visible.
+    colours = np.array([(*to_rgb(shade), a) for a in likely**0.3])
     line = np.stack([x, mean], axis=1)
     ax.add_collection(
         LineCollection(list(np.stack([line[:-1], line[1:]], axis=1)), colors=colours, lw=2)
     )
     low, high = (np.stack([x, mean + s * _BAND * std], axis=1) for s in (-1, 1))
     pieces = np.stack([low[:-1], low[1:], high[1:], high[:-1]], axis=1)
-    colours[:, 3] *= 0.3
+    colours[:, 3] = 0.3 * likely**0.7
     ax.add_collection(PolyCollection(list(pieces), facecolors=colours, edgecolors="none"))

@@ -8,10 +8,13 @@ import numpy as np
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
     from dagp.fitted import FittedProcess
+    from dagp.kernels import Kernel
+    from dagp.parameters import Parameter
 
-__all__ = ["COLUMNS", "START_COLUMNS", "headline", "html", "rows", "starts", "text"]
+__all__ = ["COLUMNS", "START_COLUMNS", "digits", "headline", "html", "rows", "starts", "text"]
 
-COLUMNS = ("process", "kind", "share", "noise std", "where", "kernel")
+COLUMNS = ("process", "kind", "share", "noise std", "where", "function")
+_NAMES = {"SquaredExponential": "smooth"}
 START_COLUMNS = ("start", "bound", "at each rung", "steps", "fate", "moves and what they gained")
 
 
@@ -22,12 +25,38 @@ def rows(model: "DAGP") -> list[tuple[str, ...]]:
             str(process.index) + ("" if model.active_[process.index] else " (unused)"),
             process.kind,
             f"{process.weight_:.1%}",
-            ", ".join(f"{std:.3g}" for std in process.noise_std_),
+            ", ".join(digits(std) for std in process.noise_std_),
             _where(model, process),
-            "" if process.kernel_ is None else repr(process.kernel_),
+            "" if process.kernel_ is None else _function(process.kernel_),
         )
         for process in model.processes_
     ]
+
+
+def _function(kernel: "Kernel") -> str:
+    """A kernel in words: how fast the function changes, and how far it goes."""
+    variance, lengthscale = getattr(kernel, "variance", None), getattr(kernel, "lengthscale", None)
+    if variance is None or lengthscale is None:
+        return repr(kernel)
+    lengths = ", ".join(f"{digits(length)}" for length in np.ravel(_value(lengthscale)))
+    words = f"{_NAMES.get(type(kernel).__name__, type(kernel).__name__)}, length scale {lengths}"
+    if (period := getattr(kernel, "period", None)) is not None:
+        words += f", period {digits(float(_value(period)))}"
+    return f"{words}, std {digits(np.sqrt(float(_value(variance))))}"
+
+
+def digits(value: float) -> str:
+    """Three digits that count, and an exponent only where there is no room for zeros.
+
+    >>> digits(1683.2), digits(0.031234), digits(1.5e9)
+    ('1680', '0.0312', '1.5e+09')
+    """
+    return f"{float(f'{value:.3g}'):g}"
+
+
+def _value(p: "Parameter") -> np.ndarray:
+    """In double precision, whatever JAX is set to outside our own calls."""
+    return np.exp(np.asarray(p.raw, np.float64))
 
 
 def _where(model: "DAGP", process: "FittedProcess") -> str:
@@ -47,7 +76,7 @@ def _where(model: "DAGP", process: "FittedProcess") -> str:
     spans = list(zip(edges[::2], edges[1::2] - 1, strict=True))
     if spans == [(0, len(grid) - 1)]:
         return "everywhere"
-    return ", ".join(f"{grid[a]:.3g} to {grid[b]:.3g}" for a, b in spans)
+    return ", ".join(f"{digits(grid[a])} to {digits(grid[b])}" for a, b in spans)
 
 
 def headline(model: "DAGP") -> str:

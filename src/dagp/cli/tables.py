@@ -3,6 +3,7 @@
 import csv
 import difflib
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -133,12 +134,21 @@ def find(table: Table, wanted: Iterable[str]) -> list[str]:
                 f"{table.name} has no column {name!r}, only one called {only[:80]!r}; "
                 "if that is several, --delimiter names what stands between them."
             )
-        lower = {column.lower(): column for column in table.columns}
-        near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
-        guess = f" Did you mean {lower[near[0]]!r}?" if near else ""
+        near = nearest(name, table.columns)
+        guess = f" Did you mean {near!r}?" if near else ""
         shown = ", ".join(map(repr, table.columns[:20])) + (", …" * (len(table.columns) > 20))
         raise InputError(f"{table.name} has no column {name!r}.{guess} It has {shown}.")
     return names
+
+
+def nearest(name: str, columns: Sequence[str]) -> str | None:
+    """The column that somebody who wrote `name` may have meant: units are often left out."""
+    lower = {column.lower(): column for column in columns}
+    wanted = name.lower()
+    longer = [known for known in lower if re.search(rf"\b{re.escape(wanted)}", known)]
+    longer.sort(key=lambda known: (not known.startswith(wanted), len(known)))
+    near = longer or difflib.get_close_matches(wanted, lower, n=1, cutoff=0.5)
+    return lower[near[0]] if near else None
 
 
 def read(table: Table, wanted: Sequence[str]) -> Part:

@@ -80,14 +80,14 @@ def processes(case: Case) -> str:
     """One row per process: what it is, how much it explains, how exact it is."""
     header = ["process", "kind", "points here", "share of training data", "noise std"]
     one_input = len(case.inputs) == 1
-    header += ["where the gate prefers it", "kernel"] if one_input else ["kernel"]
+    header += ["where the gate prefers it", "function"] if one_input else ["function"]
     rows = []
     for k, row in enumerate(summary.rows(case.model)):
-        _, kind, share, noise, where, kernel = row
+        _, kind, share, noise, where, function = row
         mine = int(np.sum(case.owner == k))
         found = f"{mine} ({percent(mine / len(case.owner))})"
         cells = [_tag(case, k), kind, found, share, noise]
-        rows.append([*cells, where, kernel] if one_input else [*cells, kernel])
+        rows.append([*cells, where, function] if one_input else [*cells, function])
     return table("Processes", header, rows)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dagp.summary import digits
+
 __all__ = ["embedded", "escape", "listed", "number", "percent", "plain", "short"]
 
 _DIGITS = 4
@@ -65,9 +67,9 @@ def number(value: float) -> str:
     """A number for a sentence.
 
     >>> number(0.0312345), number(123456.0), number(-0.5)
-    ('0.0312', '1.23e+05', '−0.5')
+    ('0.0312', '123000', '−0.5')
     """
-    return f"{value:.3g}".replace("-", "−", 1) if value < 0 else f"{value:.3g}"
+    return ("−" if value < 0 else "") + digits(abs(value))
 
 
 def percent(share: float) -> str:
