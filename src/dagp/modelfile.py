@@ -1,7 +1,8 @@
 """Fitted estimators in files, and what is needed to go on with a fit that was cut off."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,39 +10,21 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dagp import storage
+from dagp.audit import FITTED, check_estimator, check_rows
 from dagp.data import Sample
 from dagp.errors import StorageError
 from dagp.fitted import fitted_process
 from dagp.memory import Memory
-from dagp.posterior import Posterior, predictive_shapes
 from dagp.version import __version__
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
 
-__all__ = ["about", "checkpoint", "load", "save", "training_data"]
+__all__ = ["about", "checkpoint", "load", "save", "settings", "training_data"]
 
 MODEL, CHECKPOINT = "model", "checkpoint"
 _TOLD = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "resume")
 """Settings of one run of the program, which mean nothing to another."""
-_FITTED = {
-    "active_": np.ndarray,
-    "alternatives_": list,
-    "assignment_": np.ndarray,
-    "converged_": bool,
-    "extent_": tuple,
-    "feature_names_in_": np.ndarray,
-    "flat_": bool,
-    "lower_bound_": float,
-    "lower_bounds_": np.ndarray,
-    "n_features_in_": int,
-    "n_iter_": int,
-    "posterior_": Posterior,
-    "responsibilities_": np.ndarray,
-    "restarts_": list,
-    "stream_": tuple,
-}
-"""All that a fit leaves behind and a file keeps. Fitted processes are read off again."""
 
 
 def save(
@@ -59,6 +42,11 @@ def save(
     if data is not None:
         X, y = (np.asarray(column, np.float64) for column in data)
         tree["data"] = {"X": X, "y": y}
+    # What would not be believed when it is read is not written.
+    with _refusing(f"Cannot save this model in {path}"):
+        check_rows(tree["data"], estimator.posterior_.units)
+        for one in (estimator, *estimator.alternatives_):
+            check_estimator(one, [process.weight_ for process in one.processes_])
     said = {} if target is None else {"target": target}
     return storage.save(path, MODEL, about(estimator) | said, tree)
 
@@ -83,52 +71,66 @@ def about(estimator: "DAGP") -> dict[str, Any]:
 def load(cls: "type[DAGP]", path: str | Path) -> "DAGP":
     """The estimator in a file."""
     tree = storage.load(path, MODEL)
-    try:
-        return _put_together(cls, tree["estimator"])
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise StorageError(f"{path} does not hold a whole model: {error}") from error
+    with _refusing(f"{path} does not hold a whole model"):
+        estimator = _put_together(cls, tree["estimator"])
+        check_rows(tree["data"], estimator.posterior_.units)
+    return estimator
 
 
 def training_data(path: str | Path) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows a model in a file was fitted to, where they were saved with it."""
-    data = storage.load(path, MODEL)["data"]
+    tree = storage.load(path, MODEL)
+    with _refusing(f"{path} does not hold a whole model"):
+        data = tree["data"]
+        check_rows(data, tree["estimator"]["fitted"]["posterior_"].units)
     return None if data is None else (data["X"], data["y"])
 
 
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Objects in a file are filled in, not built: there is no telling how odd ones give in.
+        reason = storage.shown(" ".join(str(error).split())) or type(error).__name__
+        raise StorageError(f"{what}: {reason}") from error
+
+
 def _taken_apart(estimator: "DAGP") -> dict[str, Any]:
-    fitted = {name: getattr(estimator, name) for name in _FITTED if hasattr(estimator, name)}
+    fitted = {name: getattr(estimator, name) for name in FITTED if hasattr(estimator, name)}
     fitted["alternatives_"] = [_taken_apart(other) for other in estimator.alternatives_]
     weights = [process.weight_ for process in estimator.processes_]
-    return {"settings": _settings(estimator), "fitted": fitted, "weights": weights}
+    return {"settings": settings(estimator), "fitted": fitted, "weights": weights}
 
 
-def _settings(estimator: "DAGP") -> dict[str, Any]:
-    settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _TOLD}
-    if not isinstance(settings["random_state"], int | None):
+def settings(estimator: "DAGP") -> dict[str, Any]:
+    """The settings that say what is fitted, without those of one run of the program."""
+    kept = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _TOLD}
+    if not isinstance(kept["random_state"], int | None):
         # A generator has moved on since; what it was cannot be told from what it is.
-        settings["random_state"] = None
-    if isinstance(settings["processes"], tuple):
-        settings["processes"] = list(settings["processes"])
-    return settings
+        kept["random_state"] = None
+    if isinstance(kept["processes"], tuple):
+        kept["processes"] = list(kept["processes"])
+    return kept
 
 
 def _put_together(cls: "type[DAGP]", parts: Mapping[str, Any]) -> "DAGP":
+    expected = set(cls().get_params(deep=False)) - set(_TOLD)
+    if set(parts["settings"]) != expected:
+        raise ValueError("other settings")
     estimator = cls(**parts["settings"])
     for name, value in parts["fitted"].items():
-        if not isinstance(value, _FITTED[name]):
-            raise TypeError(f"{name} is a {type(value).__name__}")
+        if name not in FITTED:
+            raise ValueError(f"{name} is nothing that a fit leaves behind")
         setattr(estimator, name, value)
-    rows, processes = estimator.responsibilities_.shape
-    posterior = estimator.posterior_
-    # Traced, not computed: shapes that do not fit together are found here, not at a prediction.
-    weights = predictive_shapes(posterior, posterior.units.x_unit.size)
-    if weights.shape[1] != processes or len(estimator.assignment_) != rows:
-        raise ValueError("its parts do not fit together")
+    check_estimator(estimator, parts["weights"])
     others: list[Any] = estimator.alternatives_
     estimator.alternatives_ = [_put_together(cls, other) for other in others]
     estimator.processes_ = [
-        fitted_process(estimator, posterior, k, float(parts["weights"][k]))
-        for k in range(processes)
+        fitted_process(estimator, estimator.posterior_, k, weight)
+        for k, weight in enumerate(parts["weights"])
     ]
     return estimator
 
@@ -141,7 +143,7 @@ def checkpoint(estimator: "DAGP", sample: Sample) -> Memory | None:
     if estimator.checkpoint is None:
         return None
     path, every = Path(estimator.checkpoint), float(estimator.checkpoint_every)
-    identity = storage.fingerprint([_settings(estimator), *sample])
+    identity = storage.fingerprint([settings(estimator), *sample])
     finished, note = [], None
     if estimator.resume and path.exists():
         tree = storage.load(path, CHECKPOINT)

@@ -7,6 +7,7 @@ bounded and no new length compiles anything.
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -38,11 +39,11 @@ def _shares(model: DataAssociation, batch: Batch) -> PerProcess:
     return responsibilities(model.log_joint(model.marginals(model.project(batch.X)), batch))
 
 
-def predictive_shapes(posterior: "Posterior", columns: int) -> jax.ShapeDtypeStruct:
-    """Shape of the mixing weights of a chunk; an error where the model does not fit together."""
+def predictive_shapes(posterior: "Posterior", columns: int) -> tuple[Any, tuple[Components, ...]]:
+    """Shapes of the weights and the components of a chunk; an error where parts do not fit."""
     with numerics(posterior.dtype):
         X = jax.ShapeDtypeStruct((CHUNK, columns), np.dtype(posterior.dtype))
-        return jax.eval_shape(_predictive, posterior.model, X)[0]
+        return jax.eval_shape(_predictive, posterior.model, X)
 
 
 @dataclass(frozen=True)

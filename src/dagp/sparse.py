@@ -43,10 +43,10 @@ class Marginals(NamedTuple):
 
 
 class Natural(eqx.Module):
-    """q over whitened inducing values, one per output."""
+    """q over whitened inducing values, one per output; processes of the same make are stacked."""
 
-    precision: Float[Array, "P M M"]
-    shift: Float[Array, "P M"]
+    precision: Float[Array, "*K P M M"]
+    shift: Float[Array, "*K P M"]
 
     @staticmethod
     def prior(outputs: int, inducing: int) -> "Natural":

@@ -122,7 +122,7 @@ def k_means(
     return centres, np.asarray(KDTree(centres).query(points)[1])
 
 
-Members = Float[np.ndarray, "N K"]
+Members = Float[np.ndarray, "N F"]
 """How far each point belongs to each function; what is missing to one belongs to none."""
 
 

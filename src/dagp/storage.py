@@ -7,23 +7,21 @@ and digest are declared beside it. Objects are written as the name of one of our
 fields, and are read by filling in fields: no constructor runs, and nothing in a file can name code.
 """
 
-import dataclasses
-import functools
 import hashlib
-import importlib
 import json
+import math
 import os
 import struct
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import jax
 import numpy as np
-import optax
 
 from dagp.errors import StorageError
+from dagp.registry import class_of, fields_of, name_of, register
+from dagp.wholefile import replace
 
 __all__ = [
     "FORMAT",
@@ -35,6 +33,7 @@ __all__ = [
     "register",
     "replace",
     "save",
+    "shown",
 ]
 
 MAGIC = b"\x89DAGP\r\n\x1a"
@@ -45,30 +44,15 @@ MIGRATIONS: dict[int, Callable[[Any], Any]] = {}
 
 _PREFIX = struct.Struct("<8sIQ32s")
 _ALIGNED = 64
-_LONGEST_HEADER = 1 << 28
+_LONGEST_HEADER = 1 << 26
+"""Bytes. Read into Python a description takes up to thirty times as much memory."""
 _DEEPEST = 64
+_FLOATS = {repr(value): value for value in (math.inf, -math.inf, math.nan)}
+"""The numbers that JSON has no words for."""
 _TYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
-_MODULES = (
-    "clutter",
-    "concrete",
-    "data",
-    "deep",
-    "fitting",
-    "gate",
-    "kernels",
-    "means",
-    "model",
-    "parameters",
-    "posterior",
-    "processes",
-    "sparse",
-    "stack",
-    "stochastic",
-    "train",
-)
+_DECLARED = ("dtype", "shape", "place", "digest")
 _MARK = "!"
-_theirs: dict[str, type] = {}
-"""Classes that users have made known."""
+_LONGEST_WORD = 200
 
 
 class Header(NamedTuple):
@@ -80,57 +64,10 @@ class Header(NamedTuple):
     """A few words for people: what `dagp info` shows."""
     tree: Any
     arrays: list[dict[str, Any]]
+    end: int
+    """Where the description ends."""
     begin: int
     """Where the arrays begin."""
-
-
-def register(cls: type) -> type:
-    """Let a class of your own be kept in model files: an Equinox module, dataclass or NamedTuple.
-
-    It must be registered again, under the same name, before such a file is loaded. Works as a
-    decorator.
-
-    >>> import equinox as eqx
-    >>> class Mine(eqx.Module):
-    ...     value: float
-    >>> register(Mine).__name__
-    'Mine'
-    """
-    if _fields(cls) is None:
-        raise TypeError(f"{cls.__name__} is neither a dataclass nor a NamedTuple.")
-    _theirs[f"{cls.__module__}.{cls.__qualname__}"] = cls
-    return cls
-
-
-@functools.cache
-def _ours() -> dict[str, type]:
-    """Classes of this library that may stand in a file, by name; and the optimiser's state."""
-    found: dict[str, type] = {"optax.ScaleByAdamState": optax.ScaleByAdamState}
-    for module in _MODULES:
-        for cls in vars(importlib.import_module(f"dagp.{module}")).values():
-            own = isinstance(cls, type) and cls.__module__ == f"dagp.{module}"
-            if own and _fields(cls) is not None:
-                found[f"{module}.{cls.__qualname__}"] = cls
-    return found
-
-
-@functools.cache
-def _our_names() -> dict[type, str]:
-    return {cls: name for name, cls in _ours().items()}
-
-
-def _name(cls: type) -> str | None:
-    """How a class is called in a file; None where it may not stand there."""
-    theirs = f"{cls.__module__}.{cls.__qualname__}"
-    return _our_names().get(cls) or (theirs if _theirs.get(theirs) is cls else None)
-
-
-def _fields(cls: type) -> tuple[str, ...] | None:
-    if dataclasses.is_dataclass(cls):
-        return tuple(field.name for field in dataclasses.fields(cls))
-    if issubclass(cls, tuple):
-        return getattr(cls, "_fields", None)
-    return None
 
 
 # ------------------------------------------------------------------------------------- writing
@@ -153,6 +90,8 @@ def save(path: str | Path, kind: str, about: Mapping[str, Any], tree: Any) -> Pa
         place += _rounded(array.nbytes)
     description = {"kind": kind, "about": dict(about), "tree": encoded, "arrays": declared}
     text = json.dumps(description, ensure_ascii=False, allow_nan=False).encode()
+    if len(text) > _LONGEST_HEADER:
+        raise StorageError(f"This is too much for {path}: it takes {len(text)} bytes to describe.")
 
     def fill(file: BinaryIO) -> None:
         digest = hashlib.blake2b(text, digest_size=32).digest()
@@ -178,45 +117,6 @@ def fingerprint(tree: Any) -> str:
     for array in arrays:
         digest.update(array.data)
     return digest.hexdigest()
-
-
-def replace(path: str | Path, fill: Callable[[BinaryIO], None]) -> Path:
-    """Write a file so that at every moment the path holds the old one or the new one, whole."""
-    path = Path(path)
-    try:
-        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise StorageError(f"Cannot write {path}: {error.strerror}.") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(draft, 0o666 & ~mask)
-        os.replace(draft, path)
-    except BaseException as error:
-        Path(draft).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise StorageError(f"Cannot write {path}: {error.strerror}.") from error
-        raise
-    _sync_folder(path.parent)
-    return path
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name itself last; not every file system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # pragma: no cover
-        return
-    try:
-        os.fsync(handle)
-    except OSError:  # pragma: no cover
-        pass
-    finally:
-        os.close(handle)
 
 
 def _rounded(size: int) -> int:
@@ -246,7 +146,7 @@ def _encode(value: Any, arrays: list[np.ndarray], depth: int) -> Any:
         return {_MARK: "dict", "items": pairs}
     if type(value) is tuple:
         return {_MARK: "tuple", "items": [_encode(item, arrays, depth + 1) for item in value]}
-    name, fields = _name(type(value)), _fields(type(value))
+    name, fields = name_of(type(value)), fields_of(type(value))
     if name is None or fields is None:
         raise StorageError(
             f"{type(value).__qualname__} cannot be saved: it is not part of dagp. "
@@ -283,13 +183,24 @@ def load(path: str | Path, kind: str) -> Any:
     with _opened(path) as file:
         header = _header(file, Path(path))
         if header.kind != kind:
-            raise StorageError(f"{path} holds a {header.kind}, not a {kind}.")
-        size = file.seek(0, os.SEEK_END)
-        arrays = _arrays(file, header, size, Path(path))
+            raise StorageError(f"{path} holds a {shown(header.kind)}, not a {kind}.")
+        arrays = _arrays(file, header, Path(path))
+    left = enumerate(arrays)
     try:
-        return _decode(header.tree, arrays, 0)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
-        raise StorageError(f"{path} is damaged: {error!r}.") from error
+        tree = _decode(header.tree, left, 0)
+    except StorageError as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StorageError(f"{path} is damaged: {error!r}."[:_LONGEST_WORD]) from error
+    if next(left, None) is not None:
+        raise StorageError(f"{path} is damaged: it holds arrays that belong to nothing.")
+    return tree
+
+
+def shown(word: Any) -> str:
+    """Something from a file for a message: short, and nothing that a terminal would obey."""
+    text = str(word)[:_LONGEST_WORD]
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _opened(path: str | Path) -> BinaryIO:
@@ -316,47 +227,79 @@ def _header(file: BinaryIO, path: Path) -> Header:
     if len(text) < length or hashlib.blake2b(text, digest_size=32).digest() != digest:
         raise StorageError(f"{path} is damaged: its description has changed since it was written.")
     try:
-        described = json.loads(text)
+        described = json.loads(
+            text.decode(), object_pairs_hook=_distinct, parse_constant=_refused, parse_float=_finite
+        )
         for old in range(version, FORMAT):
             described = MIGRATIONS[old](described)
         kind, about = described["kind"], described["about"]
         tree, arrays = described["tree"], described["arrays"]
-        if not (isinstance(kind, str) and isinstance(about, dict) and isinstance(arrays, list)):
+        if len(described) != 4 or not isinstance(kind, str):
+            raise TypeError("wrong parts")
+        if not (isinstance(about, dict) and isinstance(arrays, list)):
             raise TypeError("wrong types")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise StorageError(f"{path} is damaged: its description makes no sense.") from error
-    return Header(version, kind, about, tree, arrays, _begin(length))
+    return Header(version, kind, about, tree, arrays, _PREFIX.size + length, _begin(length))
 
 
-def _arrays(file: BinaryIO, header: Header, size: int, path: Path) -> list[np.ndarray]:
+def _distinct(pairs: Sequence[Any]) -> dict[Any, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name that stands twice")
+    return found
+
+
+def _refused(word: str) -> float:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    return value if math.isfinite(value) else _refused(shown(word))
+
+
+def _arrays(file: BinaryIO, header: Header, path: Path) -> list[np.ndarray]:
     """Every array; sizes are checked against the file before anything is allocated."""
+    size = file.seek(0, os.SEEK_END)
+    _check_empty(file, header.end, header.begin, path)
     found, end = [], header.begin
     for number, declared in enumerate(header.arrays):
         try:
-            dtype, shape = str(declared["dtype"]), tuple(declared["shape"])
-            place, digest = declared["place"], declared["digest"]
-            right = dtype in _TYPES and all(type(n) is int and n >= 0 for n in (*shape, place))
+            dtype, shape, place, digest = (declared[name] for name in _DECLARED)
+            right = len(declared) == len(_DECLARED) and dtype in _TYPES and isinstance(shape, list)
+            right = right and len(shape) <= 16 and all(type(n) is int for n in (*shape, place))
         except (KeyError, TypeError) as error:
             raise StorageError(f"{path} is damaged: array {number} is not described.") from error
-        count = int(np.prod([float(n) for n in shape])) if right else -1
-        nbytes = count * np.dtype(dtype).itemsize if right else -1
-        if not right or len(shape) > 16 or not 0 <= nbytes <= size:
+        # Without the zeros: an empty array of a huge shape is no more possible than a full one.
+        count = math.prod(n or 1 for n in shape) if right and min(shape, default=0) >= 0 else -1
+        if not 0 <= count <= size:
             raise StorageError(f"{path} is damaged: array {number} has an impossible shape.")
-        begin = header.begin + place
-        if begin + nbytes > size:
-            raise StorageError(f"{path} is cut short: array {number} should be longer.")
-        file.seek(begin)
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        if place != end - header.begin or end + nbytes > size:
+            raise StorageError(f"{path} is damaged or cut short: array {number} is not in place.")
+        file.seek(end)
         raw = file.read(nbytes)
         if hashlib.blake2b(raw, digest_size=16).hexdigest() != digest:
             raise StorageError(f"{path} is damaged: array {number} has changed since it was saved.")
-        found.append(np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype))
-        end = max(end, begin + _rounded(nbytes))
+        values = np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype)
+        found.append(values.reshape(shape))
+        end += _rounded(nbytes)
+        _check_empty(file, end - _rounded(nbytes) + nbytes, end, path)
     if end != size:
         raise StorageError(f"{path} is damaged: it should have {end} bytes and has {size}.")
     return found
 
 
-def _decode(node: Any, arrays: list[np.ndarray], depth: int) -> Any:
+def _check_empty(file: BinaryIO, begin: int, end: int, path: Path) -> None:
+    """Nothing stands between the parts, so that no byte of a file can change unnoticed."""
+    file.seek(begin)
+    if file.read(end - begin) != bytes(end - begin):
+        raise StorageError(f"{path} is damaged or cut short: something stands between its parts.")
+
+
+def _decode(node: Any, arrays: Iterator[tuple[int, np.ndarray]], depth: int) -> Any:
+    """A value from JSON; it takes its arrays in the order in which they were written."""
     if depth > 2 * _DEEPEST:
         raise ValueError("too deep")
     if isinstance(node, list):
@@ -365,30 +308,37 @@ def _decode(node: Any, arrays: list[np.ndarray], depth: int) -> Any:
         return node
     kind = node[_MARK]
     if kind == "float":
-        return float(node["text"])
+        return _FLOATS[node["text"]]
     if kind == "strings":
-        return np.array([str(item) for item in node["items"]], dtype=object)
+        if not all(isinstance(item, str) for item in node["items"]):
+            raise TypeError("strings that are none")
+        return np.array(node["items"], dtype=object)
     if kind in ("array", "scalar"):
-        array = arrays[node["number"]].reshape(node["shape"])
-        return array[()] if kind == "scalar" else array
+        number, array = next(arrays, (None, np.zeros(0)))
+        # A single number is declared as an array of one.
+        if (number, list(array.shape)) != (node["number"], node["shape"] or [1]):
+            raise ValueError("an array that is not there, or of another shape")
+        return array[0] if kind == "scalar" else array.reshape(node["shape"])
     if kind == "tuple":
         return tuple(_decode(item, arrays, depth + 1) for item in node["items"])
     if kind == "dict":
-        pairs = ([_decode(part, arrays, depth + 1) for part in pair] for pair in node["items"])
-        return dict(pairs)
+        pairs = [[_decode(part, arrays, depth + 1) for part in pair] for pair in node["items"]]
+        return _distinct(pairs)
     return _rebuilt(kind, node["fields"], arrays, depth)
 
 
-def _rebuilt(name: str, fields: dict[str, Any], arrays: list[np.ndarray], depth: int) -> Any:
-    cls = _ours().get(name) or _theirs.get(name)
+def _rebuilt(
+    name: str, fields: dict[str, Any], arrays: Iterator[tuple[int, np.ndarray]], depth: int
+) -> Any:
+    cls = class_of(name)
     if cls is None:
         raise StorageError(
-            f"A {name} is in the file, which this dagp does not know; classes of your own are made "
-            "known by dagp.storage.register."
+            f"A {shown(name)} is in it, which this dagp does not know; classes of your own are "
+            "made known by dagp.storage.register."
         )
     values = {field: _decode(value, arrays, depth + 1) for field, value in fields.items()}
-    if set(values) != set(_fields(cls) or ()):
-        raise ValueError(f"wrong fields of {name}")
+    if set(values) != set(fields_of(cls) or ()):
+        raise ValueError(f"wrong fields of {shown(name)}")
     if issubclass(cls, tuple):
         return cls(**values)
     built = object.__new__(cls)
