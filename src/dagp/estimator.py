@@ -2,39 +2,49 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dagp import modelfile, summary
+from dagp import export, modelfile, summary
 from dagp.capabilities import Capabilities
 from dagp.concrete import Concrete
 from dagp.data import Sample, Units, canonical
 from dagp.deep import DeepGP
+from dagp.density import Density
 from dagp.explain import Explanation, explain, outliers
 from dagp.fitted import fitted_process
-from dagp.fitting import Options, Stream, fit_collapsed, fit_concrete, go_on
+from dagp.fitting import Options, Stream, fit_collapsed, fit_concrete, go_on, teller
 from dagp.memory import remembering
 from dagp.mixture import Mixture
 from dagp.posterior import Posterior
 from dagp.processes import GP, ProcessPrior
 from dagp.runtime import numerics
 from dagp.search import UNUSED, Contender
+from dagp.seeds import random_source
 from dagp.starts import Problem, inducing_inputs
 from dagp.train import Progress, Result
 from dagp.typing import Float, Int, RandomState, Table
-from dagp.validation import check_data, check_inputs, check_outputs, check_parameters
+from dagp.validation import (
+    check_data,
+    check_enough,
+    check_inputs,
+    check_outputs,
+    check_parameters,
+    check_spread,
+)
+
+if TYPE_CHECKING:
+    import xarray
 
 __all__ = ["DAGP"]
 
-_SMALLEST_UNIT = 1e-150
 
-
-class DAGP(RegressorMixin, BaseEstimator):
+class DAGP(Density, RegressorMixin, BaseEstimator):
     """Data association with Gaussian processes.
 
     Which process produced each observation, what does each process look like, and which
@@ -176,21 +186,14 @@ class DAGP(RegressorMixin, BaseEstimator):
         """
         priors = check_parameters(self)
         X, y, weight, labels = check_data(self, X, y, sample_weight, labels, len(priors))
+        check_enough(len(priors), weight)
         self.flat_ = y.ndim == 1
         sample = Sample(X, y.reshape(len(y), -1), weight, labels)
         distinct, place = canonical(sample)
-        if len(priors) > weight.sum():
-            raise ValueError(
-                f"{len(priors)} processes need at least as many rows, X has n_samples = {len(X)}."
-            )
         previous = self._previous(distinct, len(priors))
         units = Units.of(distinct, self.standardize) if previous is None else previous.units
-        if not np.all((units.y_unit > _SMALLEST_UNIT) & (units.y_unit < 1 / _SMALLEST_UNIT)):
-            raise ValueError(
-                f"y spreads over about {units.y_unit.max():.0e}: its square is beyond floating "
-                "point. Rescale y."
-            )
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        check_spread(units.y_unit)
+        rng = np.random.default_rng(random_source(self.random_state).randint(2**31 - 1))
         standard = units.apply(distinct)
         inducing = inducing_inputs(self.inducing, standard, units, rng)
         problem = Problem(standard, units, tuple(priors), self.gate, inducing)
@@ -201,7 +204,7 @@ class DAGP(RegressorMixin, BaseEstimator):
             self.batch_size,
             self.n_processes == "auto",
             rng,
-            self._tell,
+            teller(self.callbacks, self.verbose),
         )
         with numerics(self.dtype), remembering(modelfile.checkpoint(self, sample)):
             if self.inference == "collapsed":
@@ -269,15 +272,6 @@ class DAGP(RegressorMixin, BaseEstimator):
         shapes = (len(posterior.units.x_unit), len(posterior.units.y_unit))
         return posterior if shapes == (sample.X.shape[1], sample.y.shape[1]) else None
 
-    def _tell(self, progress: Progress) -> bool:
-        if self.verbose:
-            print(
-                f"{progress.phase}: start {progress.start}, step {progress.step}, "
-                f"bound {progress.bound:.2f}"
-            )
-        wishes = [bool(callback(progress)) for callback in self.callbacks]
-        return any(wishes)
-
     def _read_off(
         self,
         sample: Sample,
@@ -328,29 +322,18 @@ class DAGP(RegressorMixin, BaseEstimator):
 
     def responsibilities(self, X: Table, y: Table) -> Float[np.ndarray, "N K"]:
         """How likely each process is to have produced each pair. Rows sum to one."""
-        return self._with_outputs(X, y, Mixture.responsibilities)
-
-    def score_samples(self, X: Table, y: Table) -> Float[np.ndarray, " N"]:
-        """Log density of each pair."""
-        return self._with_outputs(X, y, Mixture.log_prob)
+        mixture = self.predict_mixture(X)
+        return mixture.responsibilities(check_outputs(y, len(mixture)))
 
     def score(self, X: Table, y: Table, sample_weight: Any = None) -> float:
         """R² of the mean of the mixture, as scikit-learn wants it; see also `log_score`."""
         return super().score(X, y, sample_weight)
-
-    def log_score(self, X: Table, y: Table) -> float:
-        """Mean log density: the natural score of a model that predicts distributions."""
-        return float(np.mean(self.score_samples(X, y)))
 
     def sample_y(
         self, X: Table, n_samples: int = 1, random_state: RandomState = None
     ) -> np.ndarray:
         """Independent draws of observations, (n_samples, N) or (n_samples, N, P)."""
         return self.predict_mixture(X).sample(n_samples, random_state)
-
-    def _with_outputs(self, X: Table, y: Table, view: Callable[..., np.ndarray]) -> np.ndarray:
-        mixture = self.predict_mixture(X)
-        return view(mixture, check_outputs(y, len(mixture.weights)))
 
     # ---------------------------------------------------------------------------------- keeping
 
@@ -386,6 +369,21 @@ class DAGP(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return explain(self, x, y)
+
+    def to_xarray(self, data: tuple[Any, Any] | None = None) -> "xarray.Dataset":
+        """The fit with named dimensions; with the `data` (X, y) it was fitted to, all of it.
+
+        Responsibilities, assignments, the processes and the history of the bound; with the data
+        also these, and weight, mean and standard deviation of each process at every input.
+
+        >>> from dagp import DAGP, datasets
+        >>> data = datasets.noise_separation(0.0, n=50, random_state=0)
+        >>> model = DAGP(1, n_init=1, tol=1e-1).fit(data.X, data.y)
+        >>> dict(model.to_xarray((data.X, data.y))["mean"].sizes)
+        {'point': 50, 'process': 1}
+        """
+        check_is_fitted(self)
+        return export.to_xarray(self, data)
 
     def outliers(self, probability: float = 0.5) -> Int[np.ndarray, " O"]:
         """Training rows that clutter produced with at least this probability, surest first."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-from sklearn.utils import check_random_state
 
 from dagp.kernels import Kernel
 from dagp.linalg import cholesky
@@ -14,6 +13,7 @@ from dagp.parameters import Parameter, is_parameter
 from dagp.posterior import Posterior
 from dagp.processes import Function, Process
 from dagp.runtime import numerics
+from dagp.seeds import random_source
 from dagp.sparse import SparseGP
 from dagp.stack import DeepStack, last_layer
 from dagp.typing import Float, RandomState, Table
@@ -80,7 +80,7 @@ class FittedProcess:
     ) -> np.ndarray:
         """Joint draws of the latent function at the rows of `X`: (n_samples, N) or (…, N, P)."""
         X = check_inputs(self.estimator, X, reset=False)
-        rng = check_random_state(random_state)
+        rng = random_source(random_state)
         process = self.posterior.model.process(self.index)
         if not isinstance(process, Function):
             mixture = self.posterior.mixture(X, noise=False, flat=False).marginal(self.index)

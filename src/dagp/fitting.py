@@ -1,5 +1,6 @@
 """From a problem to a solution: which inference, on how much of the data at a time."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from dagp.stochastic import (
 )
 from dagp.train import BLOCK, Progress, Result, State, begin, resume, settled
 
-__all__ = ["Fit", "Options", "Stream", "fit_collapsed", "fit_concrete", "go_on"]
+__all__ = ["Fit", "Options", "Stream", "fit_collapsed", "fit_concrete", "go_on", "teller"]
 
 LOOKED_AT = 2000
 """With batches, rows among which the association is looked for before all of them are used."""
@@ -47,6 +48,21 @@ class Options(NamedTuple):
     """Whether processes that nothing uses are taken out."""
     rng: np.random.Generator
     tell: Tell
+
+
+def teller(callbacks: Sequence[Callable[[Progress], Any]], verbose: int) -> Tell:
+    """Passes progress on to everybody, and back whether anybody wants to stop."""
+
+    def tell(progress: Progress) -> bool:
+        if verbose:
+            print(
+                f"{progress.phase}: start {progress.start}, step {progress.step}, "
+                f"bound {progress.bound:.2f}"
+            )
+        wishes = [bool(callback(progress)) for callback in callbacks]
+        return any(wishes)
+
+    return tell
 
 
 class Fit(NamedTuple):

@@ -10,14 +10,18 @@ component, the outputs are independent; all outputs of a point share the compone
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
-from sklearn.utils import check_random_state
 
+from dagp.labelled import mixture_dataset
 from dagp.landscape import HALF_WIDTH, Landscape, Region, cumulative, log, root
+from dagp.seeds import random_source
 from dagp.typing import Float, RandomState
+
+if TYPE_CHECKING:
+    import xarray
 
 __all__ = ["Mixture"]
 
@@ -220,8 +224,7 @@ class Mixture:
         >>> Mixture([[0.5, 0.5]], [[-1.0, 1.0]], [[0.0, 0.0]]).sample(3, random_state=0).shape
         (3, 1)
         """
-        is_generator = isinstance(random_state, np.random.Generator)
-        rng: Any = random_state if is_generator else check_random_state(random_state)
+        rng = random_source(random_state)
         ceilings = np.cumsum(self.weights, axis=1)
         # Divided by the last, so that rounding never reaches a final component of weight zero.
         ceilings = ceilings[:, :-1] / ceilings[:, -1:]
@@ -250,6 +253,14 @@ class Mixture:
         return Mixture(
             weights, self.means[:, mine], self.variances[:, mine], flags, [0] * len(mine)
         )
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """The numbers with named dimensions: point, component and, with several, output.
+
+        >>> Mixture([[0.5, 0.5]], [[-1.0, 1.0]], [[1.0, 1.0]]).to_xarray()["means"].dims
+        ('point', 'component')
+        """
+        return mixture_dataset(self)
 
     def _components(self) -> tuple[Array, Array, Array]:
         """Weights, means and standard deviations with the components on the last axis."""

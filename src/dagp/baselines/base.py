@@ -7,13 +7,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from dagp.capabilities import Capabilities
 from dagp.data import Sample, Units
+from dagp.density import Density
 from dagp.mixture import Mixture
 from dagp.runtime import numerics
+from dagp.seeds import random_source
 from dagp.typing import Float, Inputs, PerPoint, PerProcess, Table
 from dagp.validation import check_inputs, check_outputs
 
@@ -63,7 +64,7 @@ class Baseline(RegressorMixin, BaseEstimator):
         sample = Sample(X, y[:, None], np.ones(len(X)), np.full(len(X), -1))
         self.units_ = Units.of(sample)
         standard = self.units_.apply(sample)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        rng = np.random.default_rng(random_source(self.random_state).randint(2**31 - 1))
         with numerics("float64"):
             self._learn(standard.X, standard.y[:, 0], rng)
         return self
@@ -82,23 +83,6 @@ class Baseline(RegressorMixin, BaseEstimator):
         if isinstance(answer, tuple):
             return Predicted(*(np.asarray(part, np.float64) for part in answer))
         return np.asarray(answer, np.float64)
-
-
-class Density(abc.ABC):
-    """Views of a predictive mixture."""
-
-    @abc.abstractmethod
-    def predict_mixture(self, X: Table, noise: bool = True) -> Mixture:
-        """The predictive mixture; without `noise` that of the functions themselves."""
-
-    def score_samples(self, X: Table, y: Table) -> Float[np.ndarray, " N"]:
-        """Log density of each pair."""
-        mixture = self.predict_mixture(X)
-        return mixture.log_prob(check_outputs(y, len(mixture)))
-
-    def log_score(self, X: Table, y: Table) -> float:
-        """Mean log density."""
-        return float(np.mean(self.score_samples(X, y)))
 
 
 class DensityBaseline(Density, Baseline):

@@ -6,8 +6,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dagp.baselines.base import Density
 from dagp.capabilities import Capabilities
+from dagp.density import Density
 from dagp.estimator import DAGP
 from dagp.kernels import Kernel
 from dagp.mixture import Mixture

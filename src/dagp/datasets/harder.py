@@ -12,9 +12,10 @@ import numbers
 from typing import Literal
 
 import numpy as np
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import Bunch
 
 from dagp.datasets.curves import END, Function, braid, passing, wave
+from dagp.seeds import random_source
 from dagp.typing import RandomState
 
 __all__ = ["crossings", "heteroscedastic", "rare", "sheets", "switch", "trajectories"]
@@ -52,7 +53,7 @@ def crossings(
     n = 200 * processes if n is None else n
     check_sizes(n, n_test)
     check_noise(noise)
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     curves = braid(processes, crossings, processes / 2, rng)
     x = rng.uniform(0, END, n)
     process = rng.choice(processes, n)
@@ -85,7 +86,7 @@ def heteroscedastic(
     for name, value in (("ratio", ratio), ("variation", variation)):
         if not 1 <= value < math.inf:
             raise ValueError(f"{name} is a factor of at least 1, got {value!r}.")
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     curves = braid(2, crossings, 1.5, rng)
     phase = rng.uniform(0, 2 * np.pi)
 
@@ -118,7 +119,7 @@ def rare(
     check_whole("crossings", crossings, 0)
     check_sizes(n, n_test)
     check_noise(noise)
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     curves = braid(2, crossings, 1.0, rng)
     x = rng.uniform(0, END, n)
     process = rng.permutation((np.arange(n) < round(share * n)).astype(int))
@@ -153,7 +154,7 @@ def switch(
     if not 0 <= jump < math.inf:
         raise ValueError(f"jump is a height of at least 0, got {jump!r}.")
     check_sizes(n, n_test)
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     place = rng.uniform(0.2 * END, 0.8 * END)
     slow, fast = wave(rng), wave(rng, lowest=3)
     step = jump * rng.choice([-1, 1]) + slow(np.array([place])) - fast(np.array([place]))
@@ -205,7 +206,7 @@ def sheets(
     if math.isqrt(n_test) ** 2 != n_test:
         raise ValueError(f"n_test must be a square number, got {n_test}.")
     check_noise(noise)
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     angle = rng.uniform(0, 2 * np.pi)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     centre, bend = rng.uniform(-0.3, 0.3, 2), rng.choice([-1, 1]) * rng.uniform(0.2, 0.5)
@@ -263,7 +264,7 @@ def trajectories(
         raise ValueError(f"clutter is a share from 0 to below 1, got {clutter!r}.")
     check_sizes(n, n_test)
     check_noise(noise)
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     paths = passing(targets, rng)
     everywhere = paths(np.linspace(0, END, 1000))
     margin = 0.1 * np.ptp(everywhere)

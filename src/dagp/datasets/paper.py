@@ -3,8 +3,9 @@
 from typing import Literal
 
 import numpy as np
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import Bunch
 
+from dagp.seeds import random_source
 from dagp.typing import RandomState
 
 __all__ = ["cartpole", "multimodal", "noise_separation"]
@@ -32,7 +33,7 @@ def noise_separation(
     """
     if not 0 <= outliers <= 1:
         raise ValueError(f"outliers is a share between 0 and 1, got {outliers}.")
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
 
     def signal(x: np.ndarray) -> np.ndarray:
         return np.cos(np.pi * x / 2) * np.exp(-((x / 2) ** 2))
@@ -69,7 +70,7 @@ def multimodal(
     >>> multimodal(random_state=0).X.shape
     (1050, 1)
     """
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     level = offset if offset is not None else (-1.0 if noise < 0.05 else -2.25)
 
     def functions(x: np.ndarray) -> np.ndarray:
@@ -117,7 +118,7 @@ def cartpole(
     """
     if system not in ("mixed", *_POLES):
         raise ValueError(f"system must be 'mixed', 'default' or 'short', got {system!r}.")
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     names = tuple(_POLES) if system == "mixed" else (system,)
 
     def draw(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

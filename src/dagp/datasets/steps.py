@@ -1,9 +1,10 @@
 """A function that one smooth GP cannot follow: levels with jumps between them."""
 
 import numpy as np
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import Bunch
 
 from dagp.datasets.harder import check_noise, check_sizes, check_whole
+from dagp.seeds import random_source
 from dagp.typing import RandomState
 
 __all__ = ["steps"]
@@ -29,7 +30,7 @@ def steps(
     check_whole("jumps", jumps, 1)
     check_noise(noise)
     check_sizes(n, n_test)
-    rng = check_random_state(random_state)
+    rng = random_source(random_state)
     width = 2 / (jumps + 1)
     places = -1 + width * (1 + np.arange(jumps) + rng.uniform(-0.3, 0.3, jumps))
     heights = rng.choice([-1, 1], jumps) * rng.uniform(0.7, 1.3, jumps)

@@ -1,0 +1,116 @@
+"""A fitted estimator as labelled arrays."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from dagp.labelled import dataset
+from dagp.modelfile import settings
+from dagp.validation import check_inputs, check_outputs, complete_rows
+
+if TYPE_CHECKING:
+    import xarray
+
+    from dagp.estimator import DAGP
+
+__all__ = ["to_xarray"]
+
+POINT, PROCESS = "point", "process"
+
+
+def to_xarray(model: "DAGP", data: tuple[Any, Any] | None) -> "xarray.Dataset":
+    """See `DAGP.to_xarray`."""
+    rows, processes = model.responsibilities_.shape
+    outputs = () if model.flat_ else ("output",)
+    noise = np.stack([process.noise_std_ for process in model.processes_])
+    variables = {
+        "responsibilities": (
+            (POINT, PROCESS),
+            model.responsibilities_,
+            "probability that the process produced the point",
+        ),
+        "assignment": (POINT, model.assignment_, "most probable process"),
+        "share": (PROCESS, [p.weight_ for p in model.processes_], "share of the data"),
+        "active": (PROCESS, model.active_, "whether the process is used"),
+        "noise_std": (
+            (PROCESS, *outputs),
+            noise[:, 0] if model.flat_ else noise,
+            "standard deviation of an observation around the function",
+        ),
+        "lower_bounds": ("step", model.lower_bounds_, "evidence bound"),
+    }
+    coordinates = {
+        POINT: range(rows),
+        PROCESS: range(processes),
+        "kind": (PROCESS, [process.kind for process in model.processes_]),
+    }
+    if not model.flat_:
+        coordinates["output"] = range(noise.shape[1])
+    if data is not None:
+        added, labels = _with_data(model, *data)
+        variables |= added
+        coordinates |= labels
+    about = {
+        "settings": json.dumps(settings(model), default=_plain),
+        "lower_bound": float(model.lower_bound_),
+        "converged": int(model.converged_),
+        "n_iter": int(model.n_iter_),
+    }
+    return dataset(variables, coordinates, about)
+
+
+def _with_data(model: "DAGP", X: Any, y: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The data, what the processes say about them, and what their rows and columns are called."""
+    finite = model.missing != "drop"
+    inputs = check_inputs(model, X, reset=False, finite=finite)
+    outputs = check_outputs(y, len(inputs), finite=finite)
+    keep = np.full(len(inputs), True) if finite else complete_rows(inputs, outputs)
+    inputs, outputs = inputs[keep], outputs[keep]
+    _check_same(model, inputs, outputs)
+    shape = (POINT, "output")[: outputs.ndim]
+    functions = model.posterior_.mixture(inputs, noise=False, flat=model.flat_)
+    alone = [functions.marginal(k) for k in range(len(model.processes_))]
+    mean = np.stack([one.mean() for one in alone], axis=1)
+    std = np.sqrt(np.stack([one.variance() for one in alone], axis=1))
+    variables = {
+        "x": ((POINT, "feature"), inputs, "inputs"),
+        "y": (shape, outputs, "outputs"),
+        "weights": (
+            (POINT, PROCESS),
+            model.posterior_.gate(inputs),
+            "probability of the process at the input, before the output is known",
+        ),
+        "mean": ((POINT, PROCESS, *shape[1:]), mean, "mean of the function"),
+        "std": ((POINT, PROCESS, *shape[1:]), std, "standard deviation of the function"),
+    }
+    names = getattr(model, "feature_names_in_", range(inputs.shape[1]))
+    labels: dict[str, Any] = {"feature": list(names)}
+    table, targets = (nw.from_native(part, pass_through=True) for part in (X, y))
+    index = nw.maybe_get_index(table) if isinstance(table, nw.DataFrame) else None
+    if index is not None and index.nlevels == 1:
+        labels[POINT] = index[keep]
+    if isinstance(targets, nw.DataFrame) and not model.flat_:
+        labels["output"] = targets.columns
+    return variables, labels
+
+
+def _check_same(model: "DAGP", X: np.ndarray, y: np.ndarray) -> None:
+    """Whether the rows can be those of the fit, of which the model keeps number and range only."""
+    low, high = model.extent_
+    if (
+        len(X) != len(model.assignment_)
+        or (y.ndim == 1) != model.flat_
+        or not (np.array_equal(X.min(axis=0), low) and np.array_equal(X.max(axis=0), high))
+    ):
+        raise ValueError(
+            "data must be the X and y that the model was fitted to; for other inputs see "
+            "predict_mixture(X).to_xarray()."
+        )
+
+
+def _plain(value: Any) -> str | float | Sequence[Any]:
+    """Settings that are no JSON of their own: numbers and arrays of NumPy, priors, kernels."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else repr(value)
