@@ -1,6 +1,7 @@
 """Keeps a long test run within what the operating system allows one process."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 # Programs read back from the cache of a test run are said to be for another machine, at length;
@@ -9,6 +10,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax
 
+# Faces towards packages that are not there have nothing to show.
+collect_ignore = [] if find_spec("skpro") else ["src/dagp/skpro.py"]
 MAPS = Path("/proc/self/maps")
 MOST = 20_000
 """Every compiled program holds several memory maps, and Linux allows a process 65530 of them: the
