@@ -219,7 +219,7 @@ def train_concrete(
 ) -> tuple[ConcreteState, Result]:
     """Steps `first` to `first + steps` of a run of `of`, or fewer when the bound stops rising."""
     memory = current()
-    known, run = memory.recall()
+    known, run = memory.recall(ConcreteStretch, ConcreteStretch, state)
     run = known or run or ConcreteStretch(state, settings.learning_rate, 0, [], "budget")
     for _ in range(run.done):
         next(batches)

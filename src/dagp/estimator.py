@@ -220,8 +220,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         self.restarts_ = [c.record() for c in found.ranking]
         known = place if found.complete else np.full_like(place, -1)
         self.alternatives_ = [self._alternative(sample, known, units, *r) for r in found.rivals]
-        if self.checkpoint is not None:
-            Path(self.checkpoint).unlink(missing_ok=True)
+        modelfile.forget_checkpoint(self)
         return self
 
     def partial_fit(self, X: Table, y: Table, sample_weight: Any = None) -> "DAGP":

@@ -8,10 +8,12 @@ if nothing had happened.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
+
+from dagp.errors import StorageError
 
 __all__ = ["Memory", "current", "remembering"]
 
@@ -21,9 +23,12 @@ class Memory:
 
     `keep` is told after every block of steps, and decides whether to write anything down.
 
-    >>> memory = Memory(finished=["first"])
-    >>> memory.recall(), memory.recall()
-    (('first', None), (None, None))
+    >>> from typing import NamedTuple
+    >>> class Run(NamedTuple):
+    ...     state: float
+    >>> memory = Memory(finished=[Run(1.5)])
+    >>> memory.recall(Run, Run, 0.0), memory.recall(Run, Run, 0.0)
+    ((Run(state=1.5), None), (None, None))
     """
 
     def __init__(
@@ -37,12 +42,16 @@ class Memory:
         self._keep = keep
         self._asked = 0
 
-    def recall(self) -> tuple[Any, Any]:
-        """The result of the next run, or else how far it had come; None where nothing is known."""
+    def recall(self, results: type, notes: type, state: Any, end: Any = None) -> tuple[Any, Any]:
+        """The result of the next run, or else how far it had come; None where nothing is known.
+
+        Both are held against what the run works with: `state` is one such as it begins with, and
+        `end` such as it ends with, where that is another.
+        """
         self._asked += 1
         if self._asked <= len(self.finished):
-            return self.finished[self._asked - 1], None
-        return None, self.note
+            return _checked(self.finished[self._asked - 1], results, end or state), None
+        return None, None if self.note is None else _checked(self.note, notes, state)
 
     def pause(self, note: Any) -> None:
         """A run has come so far."""
@@ -56,6 +65,41 @@ class Memory:
         self._keep(self)
 
 
+def _checked(found: Any, kind: type, state: Any) -> Any:
+    """What is remembered, if it is of this kind and its state is like the one given."""
+    right = isinstance(found, kind) and all(
+        _like(getattr(found, name), state) for name in ("state", "best") if hasattr(found, name)
+    )
+    right = right and all(_typed(getattr(found, n), t) for n, t in get_type_hints(kind).items())
+    history = [*getattr(found, "blocks", ()), getattr(found, "trace", np.zeros(0))]
+    if not right or not all(isinstance(h, np.ndarray) and h.ndim == 1 for h in history):
+        raise StorageError(
+            "The checkpoint is not one of this fit, whatever it says; remove it and begin anew."
+        )
+    return found
+
+
+def _like(one: Any, other: Any) -> bool:
+    """Whether two trees have the same structure, and arrays of the same shapes."""
+    if jax.tree.structure(one) != jax.tree.structure(other):
+        return False
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.shape(a) == np.shape(b) and _kind(a) == _kind(b) for a, b in pairs)
+
+
+def _kind(leaf: Any) -> str:
+    return getattr(leaf, "dtype", np.dtype(object)).kind if np.ndim(leaf) else "number"
+
+
+def _typed(value: Any, hint: Any) -> bool:
+    """Whether a value is of a plain type; others are not looked at."""
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if hint in (int, float):
+        return isinstance(value, int if hint is int else int | float)
+    return True
+
+
 def _held(leaf: Any) -> Any:
     """Out of the device's memory, where results would pile up."""
     return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
@@ -64,7 +108,7 @@ def _held(leaf: Any) -> Any:
 class _Forgetful(Memory):
     """For fits that nobody means to repeat."""
 
-    def recall(self) -> tuple[Any, Any]:
+    def recall(self, results: type, notes: type, state: Any, end: Any = None) -> tuple[Any, Any]:
         return None, None
 
     def pause(self, note: Any) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,21 @@ from dagp.version import __version__
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
 
-__all__ = ["about", "checkpoint", "load", "save", "settings", "training_data"]
+__all__ = [
+    "about",
+    "checkpoint",
+    "forget_checkpoint",
+    "keeping_checkpoint",
+    "load",
+    "save",
+    "settings",
+    "training_data",
+]
 
 MODEL, CHECKPOINT = "model", "checkpoint"
 _TOLD = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "resume")
 """Settings of one run of the program, which mean nothing to another."""
+_longer: ContextVar[bool] = ContextVar("whether checkpoints outlive their fits", default=False)
 
 
 def save(
@@ -143,17 +154,35 @@ def checkpoint(estimator: "DAGP", sample: Sample) -> Memory | None:
     if estimator.checkpoint is None:
         return None
     path, every = Path(estimator.checkpoint), float(estimator.checkpoint_every)
-    identity = storage.fingerprint([settings(estimator), *sample])
+    identity = storage.fingerprint([__version__, settings(estimator), *sample])
     finished, note = [], None
     if estimator.resume and path.exists():
         tree = storage.load(path, CHECKPOINT)
-        if tree["identity"] != identity:
+        if not isinstance(tree, dict) or not isinstance(tree.get("finished"), list):
+            raise StorageError(f"{path} does not hold a whole checkpoint; remove it.")
+        if tree.get("identity") != identity:
             raise StorageError(
-                f"{path} belongs to a fit with other data or settings; remove it, or repeat the "
-                "fit as it was."
+                f"{path} belongs to a fit with other data or settings, or of another version; "
+                "remove it, or repeat the fit as it was."
             )
-        finished, note = tree["finished"], tree["note"]
+        finished, note = tree["finished"], tree.get("note")
     return Memory(finished, note, _now_and_then(path, every, identity))
+
+
+def forget_checkpoint(estimator: "DAGP") -> None:
+    """Remove the checkpoint of a fit that is complete, unless somebody needs it a little longer."""
+    if estimator.checkpoint is not None and not _longer.get():
+        Path(estimator.checkpoint).unlink(missing_ok=True)
+
+
+@contextmanager
+def keeping_checkpoint() -> Iterator[None]:
+    """Let the checkpoint of a fit inside the ``with`` block outlive it, until its model is safe."""
+    token = _longer.set(True)
+    try:
+        yield
+    finally:
+        _longer.reset(token)
 
 
 def _now_and_then(path: Path, every: float, identity: str) -> Callable[[Memory], None]:

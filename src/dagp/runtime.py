@@ -10,11 +10,13 @@ from contextlib import contextmanager
 
 import jax
 import scipy.linalg  # noqa: F401  (JAX's CPU LAPACK calls go through SciPy's BLAS; load it first)
+from jax.errors import JaxRuntimeError
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["DTYPES", "numerics"]
 
 DTYPES = ("float64", "float32")
+_NO_MEMORY = ("Out of memory", "RESOURCE_EXHAUSTED", "bad_alloc")
 
 
 @functools.cache
@@ -28,12 +30,21 @@ def numerics(dtype: str = "float64") -> Iterator[None]:
     """Compute in `dtype`, with one BLAS thread, inside the ``with`` block.
 
     The matrices here are small and many: OpenBLAS's own threads wait on each other far longer
-    than they compute, while XLA already spreads the large products over the cores.
+    than they compute, while XLA already spreads the large products over the cores. Where memory
+    does not suffice, that is a MemoryError.
 
     >>> import jax.numpy as jnp
     >>> with numerics("float64"):
     ...     print(jnp.ones(1).dtype)
     float64
     """
-    with jax.enable_x64(dtype == "float64"), _thread_pools().limit(limits=1, user_api="blas"):
-        yield
+    try:
+        with jax.enable_x64(dtype == "float64"), _thread_pools().limit(limits=1, user_api="blas"):
+            yield
+    except JaxRuntimeError as error:
+        # JAX has one type for everything that fails while it computes.
+        if not any(word in str(error) for word in _NO_MEMORY):
+            raise
+        raise MemoryError(
+            "Not enough memory; a smaller batch_size, or fewer inducing points, need less."
+        ) from error

@@ -246,14 +246,15 @@ def train_in_batches(
     `rows` is the number of rows that are data; others are padding.
     """
     memory = current()
-    known, run = memory.recall()
+    fresh = State(
+        model, np.zeros((size, model.n_processes)), fresh_moments(model, trainable(model))
+    )
+    end = fresh._replace(responsibilities=np.zeros((len(data.X), model.n_processes)))
+    known, run = memory.recall(Result, Epochs, fresh, end)
     if known is not None:
         return known
     total, epoch = float(np.sum(data.weight)), rows / size
-    if run is None:
-        shares = np.zeros((size, model.n_processes))
-        moments = fresh_moments(model, trainable(model))
-        run = Epochs(State(model, shares, moments), -np.inf, 0, 0, np.zeros(0))
+    run = run or Epochs(fresh, -np.inf, 0, 0, np.zeros(0))
     batches = shuffled(rows, size, rng)
     for _ in range(run.done):
         next(batches)

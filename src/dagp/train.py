@@ -192,7 +192,7 @@ def train(
     began, is undone and repeated with shorter steps. What counts is the best there was.
     """
     memory = current()
-    known, run = memory.recall()
+    known, run = memory.recall(Result, Stretch, state)
     if known is not None:
         return known
     run = run or Stretch(state, state, -np.inf, -np.inf, rate, 0, 0, np.zeros(0))

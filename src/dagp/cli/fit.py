@@ -124,9 +124,10 @@ def fit(
         resume=resume,
     )
     began = time.monotonic()
-    with noted() as notes:
+    with noted() as notes, modelfile.keeping_checkpoint():
         _fit(model, training, checkpoint)
     modelfile.save(model, out, (training.X, training.y), target)
+    checkpoint.unlink(missing_ok=True)
     if as_json:
         answer = modelfile.about(model) | {
             "model": str(out),
