@@ -5,16 +5,18 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 
 import jax
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from typer.testing import CliRunner
 
-from dagp import __version__
+from dagp import DAGP, __version__, datasets
 from dagp.cli.app import COMMANDS, app
 from dagp.cli.cache import folder
 from dagp.cli.demo import demo
-from dagp.cli.progress import Pace
+from dagp.cli.progress import Pace, fit_with_progress
 from dagp.train import Progress
 
 
@@ -88,6 +90,20 @@ def test_time_left_is_what_the_pace_allows(monkeypatch):
     assert pace.left(Progress("train", 0, 100, 0.0)) == ""
     assert pace.left(Progress("train", 0, 140, 0.0)) == "at most 1:26 left"
     assert pace.left(Progress("race 1", 0, 140, 0.0)) == ""
+
+
+def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
+    data = datasets.noise_separation(outliers=0.2, n=40, random_state=0)
+    quick = {"n_init": 1, "max_iter": 25, "inducing": 8, "random_state": 0}
+    monkeypatch.setattr("dagp.cli.progress.EVERY", 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit_with_progress(DAGP(1, **quick), data.X, data.y)
+        lines = capsys.readouterr().err.splitlines()
+        assert any(re.fullmatch(r"train, start 1, step \d+, bound -?[\d.]+.*", s) for s in lines)
+        monkeypatch.setattr("dagp.cli.progress.EVERY", 1e9)
+        fit_with_progress(DAGP(1, **quick), data.X, data.y)
+    assert not capsys.readouterr().err
 
 
 def test_compiled_programs_stay_where_they_are_told(tmp_path, monkeypatch):

@@ -17,6 +17,8 @@ from dagp.train import Progress as Step
 
 __all__ = ["fit_with_progress", "noted", "show_summary"]
 
+EVERY = 30.0
+"""Seconds between lines where no bar can be drawn."""
 _TRAINING = ("train", "batches")
 """Phases that end after `max_iter` steps at the latest."""
 _HERE = {"n_init": "--starts", "max_iter": "--max-iter", "batch_size": "--batch-size"}
@@ -44,6 +46,20 @@ class Pace:
         return f"at most {seconds // 60}:{seconds % 60:02d} left"
 
 
+class Clock:
+    """Strikes now and then: lines in a log file, where a bar cannot be drawn."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def struck(self) -> bool:
+        """Whether it is time for a line."""
+        due = time.monotonic() - self._last >= EVERY
+        if due:
+            self._last = time.monotonic()
+        return due
+
+
 def fit_with_progress(
     model: DAGP,
     X: np.ndarray,
@@ -62,20 +78,24 @@ def fit_with_progress(
         TextColumn("{task.fields[left]}"),
     )
     pace = Pace(model.max_iter)
-    quiet = not messages.is_terminal
+    quiet, clock = not messages.is_terminal, Clock()
     with Progress(*columns, console=messages, transient=True, disable=quiet) as progress:
         task = progress.add_task("compiling", total=None, bound="", left="")
 
         def show(step: Step) -> bool:
             long = step.phase in _TRAINING
+            place = f"{step.phase}, start {step.start + 1}, step {step.step}"
+            bound, left = f"bound {step.bound:.1f}", pace.left(step)
             progress.update(
                 task,
-                description=f"{step.phase}, start {step.start + 1}, step {step.step}",
+                description=place,
                 total=model.max_iter if long else None,
                 completed=step.step if long else 0,
-                bound=f"bound {step.bound:.1f}",
-                left=pace.left(step),
+                bound=bound,
+                left=left,
             )
+            if quiet and clock.struck():
+                say(", ".join(filter(None, (place, bound, left))))
             also()
             return False
 
