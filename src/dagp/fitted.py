@@ -16,7 +16,7 @@ from dagp.runtime import numerics
 from dagp.seeds import random_source
 from dagp.sparse import SparseGP
 from dagp.stack import DeepStack, last_layer
-from dagp.typing import Float, RandomState, Table
+from dagp.typing import Array, Float, Inputs, RandomState, Table
 from dagp.validation import check_inputs
 
 if TYPE_CHECKING:
@@ -106,10 +106,18 @@ def _joint_draws(
                 (rows,) = _joint_draws(layer, rows, 1, rng)
             draws.append(rows)
         return np.stack(draws)
-    mean = np.asarray(latent.marginals(latent.project(X)).mean, np.float64)
-    factors = np.asarray(jax.vmap(cholesky)(latent.covariance(X)), np.float64)
+    mean, factors = (np.asarray(part, np.float64) for part in _mean_and_factors(latent, X))
     white = rng.standard_normal((n_samples, *factors.shape[:2]))
     return mean + np.einsum("pnm,spm->snp", factors, white)
+
+
+@jax.jit
+def _mean_and_factors(
+    latent: SparseGP, X: Inputs
+) -> tuple[Float[Array, "N P"], Float[Array, "P N N"]]:
+    """Mean of a function, and a factor of its joint covariance for every output."""
+    mean = latent.marginals(latent.project(X)).mean
+    return mean, jax.vmap(cholesky)(latent.covariance(X))
 
 
 def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, weight: float) -> FittedProcess:
