@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format docs bench clean
+.PHONY: help setup run test test-all lint format docs bench fuzz clean
 
 help:
 	@echo "make run       set up, fit the embedded example, write dagp-demo/"
 	@echo "make test      set up, run the fast tests"
 	@echo "make test-all  the long statistical tests too"
+	@echo "make fuzz      many random fits; N=2000 JOBS=2 SEED=0"
 	@echo "make lint      ruff and pyright"
 	@echo "make format    let ruff tidy up"
 	@echo "make docs      build the documentation into docs/_build"
@@ -32,6 +33,13 @@ test: setup
 
 test-all: setup
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+# A case that failed is run again with its seed and N=1.
+fuzz: N ?= 200
+fuzz: JOBS ?= $(WORKERS)
+fuzz: SEED ?= 0
+fuzz: setup
+	$(BIN)/python tests/fuzz.py --cases $(N) --jobs $(JOBS) --seed $(SEED) --out fuzz.json
 
 lint: setup
 	$(BIN)/ruff check .
