@@ -18,6 +18,11 @@ from fuzzing.property import check
 from fuzzing.runner import Worker, counted
 
 
+PLAIN = dataclasses.replace(
+    drawn(SMALL, 1), way="fit", inputs="uniform", targets="curves", weights="none", labels="none"
+)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def quickly_compiled():
     """The models are small and the programs many."""
@@ -96,7 +101,7 @@ def test_an_error_that_is_no_refusal_is_found(monkeypatch, error):
 
 
 def test_a_refusal_counts_as_one():
-    case = dataclasses.replace(drawn(SMALL, 1), rows=1, repeats=0.0, weights="none", way="fit")
+    case = dataclasses.replace(PLAIN, rows=1)
     assert check(case).startswith("refused: ValueError: 2 processes need at least as many rows")
 
 
@@ -111,14 +116,14 @@ def test_a_refusal_counts_as_one():
     ],
 )
 def test_an_unsound_answer_is_found(monkeypatch, view, broken):
-    case = dataclasses.replace(drawn(SMALL, 1), way="fit", weights="none", labels="none")
+    case = dataclasses.replace(PLAIN, flat=True)
     monkeypatch.setattr(Mixture, view, broken)
     with pytest.raises(AssertionError):
         check(case)
 
 
 def test_a_warning_of_numpy_is_found(monkeypatch):
-    case = dataclasses.replace(drawn(SMALL, 1), way="fit", weights="none", labels="none")
+    case = dataclasses.replace(PLAIN, flat=True)
     monkeypatch.setattr(Mixture, "variance", lambda self: np.ones(len(self)) / np.zeros(1))
     with pytest.raises(AssertionError):
         check(case)

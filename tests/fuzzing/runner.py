@@ -84,7 +84,7 @@ class Worker:
         """End the process, if there is one."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            self.process.communicate()  # waits, and closes the pipes
             self.process = None
 
 
