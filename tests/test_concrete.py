@@ -86,7 +86,7 @@ def test_the_temperature_falls_from_one_value_to_the_other():
     np.testing.assert_allclose(found[[0, 50, 100]], [1.0, 10**-0.5, 0.1])
     assert np.all(np.diff(found) < 0)
     with pytest.raises(ValueError, match="positive"):
-        Concrete(temperature=(1.0, 0.0))
+        DAGP(inference=Concrete(temperature=(1.0, 0.0))).fit(X, Y[:, 0])
 
 
 def fitted(data, processes, **settings):

@@ -13,6 +13,7 @@ ever compared with the entropy in.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -60,10 +61,13 @@ class Concrete:
     learning_rate: float = 0.02
     batch_size: int = 256
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        if not all(t > 0 for t in self.temperature) or not self.learning_rate > 0:
-            raise ValueError("Concrete needs positive temperatures and learning rate.")
+    def check(self) -> None:
+        """Refuse what cannot be meant; when fitting, as all settings."""
+        values = (*np.ravel(self.temperature), self.learning_rate)
+        if np.shape(self.temperature) != (2,) or not all(value > 0 for value in values):
+            raise ValueError(f"Concrete needs two positive temperatures and a rate, got {self}.")
+        if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
+            raise ValueError(f"Concrete needs a batch_size of at least 1, got {self.batch_size!r}.")
 
     def temperatures(self, first: int, count: int, steps: int) -> Float[np.ndarray, " T"]:
         """Temperatures of `count` steps from step `first` on, of `steps` in all."""

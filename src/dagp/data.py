@@ -8,6 +8,7 @@ from dagp.model import Batch
 from dagp.typing import Float, Int
 
 __all__ = [
+    "FAR",
     "FORBIDDEN",
     "Sample",
     "Units",
@@ -18,6 +19,8 @@ __all__ = [
     "to_batch",
 ]
 
+FAR = 1e15
+"""Standard units beyond which one input is as far away as any other: nothing overflows there."""
 FORBIDDEN = -1e30
 """Added to the log joint where a label rules a process out. Finite: infinities breed NaN."""
 
@@ -61,7 +64,8 @@ class Units(NamedTuple):
 
     def standard_x(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
         """Inputs in standard units."""
-        return (X - self.x_centre) / self.x_unit
+        with np.errstate(over="ignore"):
+            return np.clip((X - self.x_centre) / self.x_unit, -FAR, FAR)
 
     def standard_y(self, y: Float[np.ndarray, "N P"]) -> Float[np.ndarray, "N P"]:
         """Outputs in standard units."""

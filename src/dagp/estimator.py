@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from dagp.data import Sample, Units, canonical
 from dagp.deep import DeepGP
 from dagp.density import Density
 from dagp.explain import Explanation, explain, outliers
-from dagp.fitted import fitted_process
+from dagp.fitted import FittedProcess, fitted_process
 from dagp.fitting import Options, Stream, fit_collapsed, fit_concrete, go_on, teller
 from dagp.memory import remembering
 from dagp.mixture import Mixture
@@ -28,7 +28,7 @@ from dagp.search import UNUSED, Contender
 from dagp.seeds import random_source
 from dagp.starts import Problem, inducing_inputs
 from dagp.train import Progress, Result
-from dagp.typing import Float, Int, RandomState, Table
+from dagp.typing import Bool, Float, Int, RandomState, Table
 from dagp.validation import (
     check_data,
     check_enough,
@@ -121,7 +121,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     (1, 2)
     """
 
-    capabilities = Capabilities(*[True] * len(Capabilities._fields))
+    capabilities: ClassVar[Capabilities] = Capabilities(*[True] * len(Capabilities._fields))
 
     def __init__(
         self,
@@ -187,12 +187,12 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         priors = check_parameters(self)
         X, y, weight, labels = check_data(self, X, y, sample_weight, labels, len(priors))
         check_enough(len(priors), weight)
-        self.flat_ = y.ndim == 1
+        self.flat_: bool = y.ndim == 1
         sample = Sample(X, y.reshape(len(y), -1), weight, labels)
         distinct, place = canonical(sample)
         previous = self._previous(distinct, len(priors))
         units = Units.of(distinct, self.standardize) if previous is None else previous.units
-        check_spread(units.y_unit)
+        check_spread(sample, units, self.dtype)
         rng = np.random.default_rng(random_source(self.random_state).randint(2**31 - 1))
         standard = units.apply(distinct)
         inducing = inducing_inputs(self.inducing, standard, units, rng)
@@ -214,12 +214,13 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
                 settings = self.inference if isinstance(self.inference, Concrete) else Concrete()
                 found = fit_concrete(problem, options, settings)
         self._read_off(sample, place, units, found.result)
-        self.lower_bounds_ = found.result.trace
-        self.n_iter_ = len(found.result.trace)
+        self.lower_bounds_: Float[np.ndarray, " steps"] = found.result.trace
+        self.n_iter_: int = len(found.result.trace)
         self.stream_ = Stream.after(self.posterior_.model, float(weight.sum()))
-        self.restarts_ = [c.record() for c in found.ranking]
+        self.restarts_: list[dict[str, Any]] = [c.record() for c in found.ranking]
         known = place if found.complete else np.full_like(place, -1)
-        self.alternatives_ = [self._alternative(sample, known, units, *r) for r in found.rivals]
+        others = [self._alternative(sample, known, units, *r) for r in found.rivals]
+        self.alternatives_: list[DAGP] = others
         modelfile.forget_checkpoint(self)
         return self
 
@@ -240,6 +241,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         sample = Sample(X, y.reshape(len(y), -1), weight, labels)
         distinct, place = canonical(sample)
         units = self.posterior_.units
+        check_spread(sample, units, self.dtype)
         with numerics(self.dtype):
             self.stream_, result = go_on(self.stream_, units.apply(distinct), self.batch_size)
         self._read_off(sample, place, units, result)
@@ -279,7 +281,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         result: Result,
     ) -> None:
         model = jax.tree.map(np.asarray, result.state.model)
-        self.posterior_ = Posterior(model, units, self.dtype)
+        self.posterior_: Posterior = Posterior(model, units, self.dtype)
         shares = np.asarray(result.state.responsibilities, np.float64)[place]
         if np.any(absent := place < 0):
             asked = (sample.X[absent], sample.y[absent], sample.labels[absent])
@@ -287,15 +289,15 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         shares /= shares.sum(axis=1, keepdims=True)
         weight = sample.weight / sample.weight.sum()
         totals = weight @ shares
-        self.responsibilities_ = shares
-        self.assignment_ = shares.argmax(axis=1)
-        self.active_ = totals >= UNUSED
-        self.processes_ = [
+        self.responsibilities_: Float[np.ndarray, "N K"] = shares
+        self.assignment_: Int[np.ndarray, " N"] = shares.argmax(axis=1)
+        self.active_: Bool[np.ndarray, " K"] = totals >= UNUSED
+        self.processes_: list[FittedProcess] = [
             fitted_process(self, self.posterior_, k, float(total)) for k, total in enumerate(totals)
         ]
-        self.lower_bound_ = result.bound
-        self.converged_ = result.status == "converged"
-        self.extent_ = (sample.X.min(axis=0), sample.X.max(axis=0))
+        self.lower_bound_: float = result.bound
+        self.converged_: bool = result.status == "converged"
+        self.extent_: tuple[np.ndarray, np.ndarray] = (sample.X.min(axis=0), sample.X.max(axis=0))
 
     # ------------------------------------------------------------------------------- predicting
 

@@ -361,3 +361,24 @@ def _number(p: Parameter) -> str:
     if values.ndim == 0:
         return f"{values:.4g}"
     return "[" + ", ".join(f"{v:.4g}" for v in values.ravel()) + "]"
+
+
+def check_columns(kernel: Any, columns: int) -> None:
+    """Whether this is a kernel, and one for inputs of so many columns."""
+    if not isinstance(kernel, Kernel):
+        raise ValueError(
+            f"kernel must be one of dagp.kernels, such as SquaredExponential(), got {kernel!r}."
+        )
+    if isinstance(kernel, Sum | Product):
+        check_columns(kernel.first, columns)
+        check_columns(kernel.second, columns)
+        return
+    if kernel.active is not None and not all(-columns <= c < columns for c in kernel.active):
+        raise ValueError(f"{kernel!r} asks for a column that X, with {columns} columns, lacks.")
+    seen = columns if kernel.active is None else len(kernel.active)
+    for node in jax.tree.leaves(kernel, is_leaf=is_parameter):
+        if is_parameter(node) and np.size(node.raw) not in (1, seen):
+            raise ValueError(
+                f"{kernel!r} has a parameter for each of {np.size(node.raw)} columns, "
+                f"and sees {seen}."
+            )

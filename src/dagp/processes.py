@@ -14,7 +14,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.kernels import Kernel, Product, SquaredExponential, Sum
+from dagp.kernels import Kernel, SquaredExponential, check_columns
 from dagp.means import Centred, InUnits, Mean
 from dagp.parameters import LogNormal, Parameter, Prior, parameter
 from dagp.sparse import Marginals, Natural, Projection, SparseGP
@@ -391,11 +391,3 @@ def _mean_in_units(mean: Mean | None, setting: Setting) -> Mean:
         return Centred()
     scaled = mean.in_units(setting.x_unit, float(np.mean(setting.y_unit)))
     return InUnits(scaled, setting.x_centre, setting.x_unit, setting.y_centre, setting.y_unit)
-
-
-def check_columns(kernel: Kernel, columns: int) -> None:
-    if isinstance(kernel, Sum | Product):
-        check_columns(kernel.first, columns)
-        check_columns(kernel.second, columns)
-    elif kernel.active is not None and not all(-columns <= c < columns for c in kernel.active):
-        raise ValueError(f"{kernel!r} asks for a column that X, with {columns} columns, lacks.")

@@ -80,12 +80,13 @@ def inducing_inputs(
 ) -> Float[np.ndarray, "M D"]:
     """Inducing inputs as a user asked for them: a number, positions, or nothing."""
     if asked is not None and not isinstance(asked, Integral):
-        given = np.asarray(asked, np.float64)
+        expected = f"inducing must be a number or have shape (M, {sample.X.shape[1]})"
+        try:
+            given = np.asarray(asked, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{expected}, got {asked!r}.") from error
         if given.ndim != 2 or given.shape[1] != sample.X.shape[1]:
-            raise ValueError(
-                f"inducing must be a number or have shape (M, {sample.X.shape[1]}), "
-                f"got {given.shape}."
-            )
+            raise ValueError(f"{expected}, got {asked if given.ndim == 0 else given.shape}.")
         return units.standard_x(given)
     default = 32 if sample.X.shape[1] == 1 else 100
     count = default if asked is None else int(asked)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,6 +12,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from dagp.cells import names, readable
 from dagp.concrete import Concrete
+from dagp.data import FAR, Sample, Units
 from dagp.parameters import is_parameter
 from dagp.processes import GP, ProcessPrior
 from dagp.runtime import DTYPES
@@ -18,6 +21,10 @@ from dagp.typing import Float, Int, Table
 GENEROUS = 6
 """Processes to begin with when their number is to be found."""
 _SMALLEST_UNIT = 1e-150
+_LARGEST_OUTPUT = 1e-4
+"""Share of the largest number that can be squared: squares are summed, and divided by noise."""
+_MOST_FAR = 0.2
+"""Share of the rows that may be beyond all distances: standard units are those of nine in ten."""
 
 __all__ = [
     "GENEROUS",
@@ -98,12 +105,27 @@ def check_enough(processes: int, weight: Float[np.ndarray, " N"]) -> None:
         )
 
 
-def check_spread(units: Float[np.ndarray, " P"]) -> None:
-    """Whether the squares of the outputs can be computed with."""
-    if not np.all((units > _SMALLEST_UNIT) & (units < 1 / _SMALLEST_UNIT)):
+def check_spread(sample: Sample, units: Units, dtype: str) -> None:
+    """Whether the data can be computed with: outputs are squared, and inputs told apart."""
+    unit = units.y_unit
+    if not np.all((unit > _SMALLEST_UNIT) & (unit < 1 / _SMALLEST_UNIT)):
         raise ValueError(
-            f"y spreads over about {units.max():.0e}: its square is beyond floating point. "
+            f"y spreads over about {unit.max():.0e}: its square is beyond floating point. "
             "Rescale y."
+        )
+    with np.errstate(over="ignore"):
+        wild = np.abs(units.standard_y(sample.y)) > _LARGEST_OUTPUT * np.sqrt(np.finfo(dtype).max)
+    if np.any(wild):
+        row, column = (int(i) for i in np.argwhere(wild)[0])
+        raise ValueError(
+            f"y is {sample.y[row, column]:.0e} in row {row}, where most of it spreads over about "
+            f"{unit[column]:.0e}: too far away to be squared in {dtype}. Correct that row, or "
+            "leave it out."
+        )
+    if np.mean(np.abs(units.standard_x(sample.X)).max(axis=1) >= FAR) > _MOST_FAR:
+        raise ValueError(
+            f"X reaches {np.abs(sample.X).max():.0e}, beyond what can be told apart with "
+            "standardize=False. Rescale X, or let it be standardised."
         )
 
 
@@ -225,6 +247,9 @@ def check_parameters(estimator: Any) -> list[ProcessPrior]:
         raise ValueError(
             f'inference must be "collapsed", "concrete" or a Concrete, got {estimator.inference!r}.'
         )
+    if isinstance(estimator.inference, Concrete):
+        estimator.inference.check()
+    _check_surroundings(estimator)
     if estimator.dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {DTYPES}, got {estimator.dtype!r}.")
     given = estimator.processes if estimator.processes is not None else GP()
@@ -239,6 +264,24 @@ def check_parameters(estimator: Any) -> list[ProcessPrior]:
             )
     _check_shared(priors)
     return priors
+
+
+def _check_surroundings(estimator: Any) -> None:
+    """Whoever listens, and where progress is written down."""
+    callbacks = estimator.callbacks
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise ValueError(f"callbacks must be a list of functions, got {callbacks!r}.")
+    every = estimator.checkpoint_every
+    if not isinstance(every, Real) or not float(every) >= 0:
+        raise ValueError(f"checkpoint_every must be a number of seconds, got {every!r}.")
+    if estimator.checkpoint is None:
+        return
+    if not isinstance(estimator.checkpoint, str | PathLike):
+        raise ValueError(f"checkpoint must name a file, got {estimator.checkpoint!r}.")
+    path = Path(estimator.checkpoint)
+    if path.is_dir() or not path.parent.is_dir():
+        wrong = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise ValueError(f"checkpoint cannot be written to {path}: {wrong}.")
 
 
 def _check_shared(priors: list[ProcessPrior]) -> None:
