@@ -69,7 +69,7 @@ def explain(model: "DAGP", x: Any, y: Any) -> Explanation:
     mixture = model.predict_mixture(x)
     shares = mixture.responsibilities(asked)[0]
     weights = model.predict_assignment(x)[0]
-    opinions = []
+    opinions: list[Opinion] = []
     for k, process in enumerate(model.processes_):
         alone = mixture.marginal(k)
         mean, std = np.atleast_1d(alone.mean()[0]), np.atleast_1d(np.sqrt(alone.variance()[0]))

@@ -1,7 +1,6 @@
 """A fitted estimator as labelled arrays."""
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -88,7 +87,8 @@ def _with_data(model: "DAGP", X: Any, y: Any) -> tuple[dict[str, Any], dict[str,
     }
     names = getattr(model, "feature_names_in_", range(inputs.shape[1]))
     labels: dict[str, Any] = {"feature": list(names)}
-    table, targets = (nw.from_native(part, pass_through=True) for part in (X, y))
+    table: Any = nw.from_native(X, pass_through=True)
+    targets: Any = nw.from_native(y, pass_through=True)
     index = nw.maybe_get_index(table) if isinstance(table, nw.DataFrame) else None
     if index is not None and index.nlevels == 1:
         labels[POINT] = index[keep]
@@ -111,6 +111,6 @@ def _check_same(model: "DAGP", X: np.ndarray, y: np.ndarray) -> None:
         )
 
 
-def _plain(value: Any) -> str | float | Sequence[Any]:
+def _plain(value: Any) -> Any:
     """Settings that are no JSON of their own: numbers and arrays of NumPy, priors, kernels."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else repr(value)

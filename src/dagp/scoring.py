@@ -60,7 +60,7 @@ class LogScore:
         return self._request
 
 
-log_score = LogScore()
+log_score: LogScore = LogScore()
 
 
 def _innermost(estimator: Any, X: Table) -> tuple[Density, Table]:

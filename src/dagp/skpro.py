@@ -208,7 +208,7 @@ class MixtureRegressor(BaseProbaRegressor):
         outputs = y.to_numpy()
         target = outputs[:, 0] if outputs.shape[1] == 1 else outputs
         # scikit-learn wants the names of columns to be text, skpro takes any.
-        self.estimator_ = estimator.fit(X.rename(columns=str), target)
+        self.estimator_: Any = estimator.fit(X.rename(columns=str), target)
         self._outputs = y.columns
         return self
 

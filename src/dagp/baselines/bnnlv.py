@@ -26,7 +26,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -189,7 +189,9 @@ class BNNLV(DensityBaseline):
     array([-1.,  1.])
     """
 
-    capabilities = Capabilities(
+    energies_: Float[np.ndarray, " T"]
+    draws_: Draws
+    capabilities: ClassVar[Capabilities] = Capabilities(
         bayesian=True, scalable=True, predictive_posterior=True, multimodal=True
     )
 

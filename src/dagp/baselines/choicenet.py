@@ -11,7 +11,7 @@ density of the mixture; the prediction is component 1 with correlation one, Î¼ Â
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -137,7 +137,9 @@ class ChoiceNet(Trained, DensityBaseline):
     True
     """
 
-    capabilities = Capabilities(scalable=True, predictive_posterior=True)
+    weights_: Weights
+    losses_: Float[np.ndarray, " T"]
+    capabilities: ClassVar[Capabilities] = Capabilities(scalable=True, predictive_posterior=True)
 
     def __init__(
         self,

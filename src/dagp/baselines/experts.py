@@ -128,7 +128,7 @@ class Expert:
         self.X, self.y = np.asarray(X), np.asarray(y)
         self.members: Int[np.ndarray, " n"] = np.asarray(members, np.int64)
         """Row of each member, in the order of the inverse."""
-        self.step = 0.3
+        self.step: float = 0.3
         self.adopt(evaluate(logs, self.X[self.members], self.y[self.members]))
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
 """Gaussian process regression: the model everybody compares with."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
@@ -35,7 +35,7 @@ class GPR(Density, RegressorMixin, BaseEstimator):
     True
     """
 
-    capabilities = Capabilities(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         bayesian=True, scalable=True, predictive_posterior=True, interpretable_priors=True
     )
 
@@ -63,7 +63,7 @@ class GPR(Density, RegressorMixin, BaseEstimator):
 
     def fit(self, X: Table, y: Table) -> Self:
         """Learn from inputs (N, D) and outputs (N,)."""
-        self.model_ = DAGP(
+        self.model_: DAGP = DAGP(
             1,
             GP(self.kernel),
             inducing=self.inducing,

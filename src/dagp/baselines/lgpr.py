@@ -208,10 +208,10 @@ class LGPR(DensityBaseline):
         # Data that one function explains need no leverages, and are better off without.
         model = model if height > without else plain
         self._conclusion = conclude(model, batch)
-        self.log_evidence_ = float(self._conclusion.evidence)
-        self.leverages_ = np.asarray(model.leverages())
-        self.kernel_ = model.kernel
-        self.noise_std_ = float(np.sqrt(model.noise_variance())) * self.units_.y_unit[0]
+        self.log_evidence_: float = float(self._conclusion.evidence)
+        self.leverages_: Float[np.ndarray, " N"] = np.asarray(model.leverages())
+        self.kernel_: Kernel = model.kernel
+        self.noise_std_: float = float(np.sqrt(model.noise_variance())) * self.units_.y_unit[0]
 
     def _climb(self, model: Leveraged, batch: Batch) -> tuple[Leveraged, float]:
         """The model with what is not fixed at its best, and the objective there."""

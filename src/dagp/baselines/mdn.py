@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from dagp.baselines.network import (
     squares,
 )
 from dagp.capabilities import Capabilities
-from dagp.typing import Array, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
+from dagp.typing import Array, Float, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
 
 __all__ = ["MDN", "mixture_log_density"]
 
@@ -81,7 +81,11 @@ class MDN(Trained, DensityBaseline):
     [-1.0, 1.0]
     """
 
-    capabilities = Capabilities(scalable=True, predictive_posterior=True, multimodal=True)
+    layers_: list[Layer]
+    losses_: Float[np.ndarray, " T"]
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        scalable=True, predictive_posterior=True, multimodal=True
+    )
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from dagp.baselines.network import (
     squares,
 )
 from dagp.capabilities import Capabilities
-from dagp.typing import Array, Inputs, PerPoint, RandomState, Scalar
+from dagp.typing import Array, Float, Inputs, PerPoint, RandomState, Scalar
 
 __all__ = ["MLP"]
 
@@ -50,7 +50,9 @@ class MLP(Trained, Baseline):
     True
     """
 
-    capabilities = Capabilities(scalable=True)
+    layers_: list[Layer]
+    losses_: Float[np.ndarray, " T"]
+    capabilities: ClassVar[Capabilities] = Capabilities(scalable=True)
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from dagp.model import Batch
 from dagp.parameters import Parameter, is_parameter, log_prior, parameter, trainable
 from dagp.processes import LOG_2PI, NOISE_FLOOR, check_columns
 from dagp.train import ADAM, BLOCK, apply, train
-from dagp.typing import Array, Float, Inputs, PerPoint, PerProcess, RandomState, Scalar
+from dagp.typing import Array, Float, Inputs, Int, PerPoint, PerProcess, RandomState, Scalar
 
 __all__ = ["OMGP"]
 
@@ -304,13 +304,13 @@ class OMGP(DensityBaseline):
         assert best is not None
         self._conclusion = best
         state = best.state
-        self.lower_bound_ = float(best.bound)
-        self.responsibilities_ = np.asarray(state.shares)
-        self.assignment_ = self.responsibilities_.argmax(axis=1)
-        self.weights_ = np.asarray(state.weights)
-        self.kernels_ = state.model.kernels
-        self.noise_std_ = np.sqrt(np.asarray(state.model.noise_variances()))
-        self.noise_std_ *= self.units_.y_unit[0]
+        self.lower_bound_: float = float(best.bound)
+        self.responsibilities_: Float[np.ndarray, "N K"] = np.asarray(state.shares)
+        self.assignment_: Int[np.ndarray, " N"] = self.responsibilities_.argmax(axis=1)
+        self.weights_: Float[np.ndarray, " K"] = np.asarray(state.weights)
+        self.kernels_: tuple[Kernel, ...] = state.model.kernels
+        noise_std = np.sqrt(np.asarray(state.model.noise_variances()))
+        self.noise_std_: Float[np.ndarray, " K"] = noise_std * self.units_.y_unit[0]
 
     def _start(
         self, kernels: Sequence[Kernel], n: int, index: int, rng: np.random.Generator

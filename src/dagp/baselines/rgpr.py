@@ -1,7 +1,7 @@
 """Infinite mixture of Gaussian process experts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -287,7 +287,7 @@ class RGPR(DensityBaseline):
     array([0.5, 3. ])
     """
 
-    capabilities = Capabilities(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         bayesian=True,
         predictive_posterior=True,
         data_association=True,
@@ -330,14 +330,14 @@ class RGPR(DensityBaseline):
             )
         prior = Vague.of(X.shape[1])
         chain = Chain(X, y, prior, alpha=self.alpha, n_auxiliary=self.n_auxiliary)
-        self.samples_ = run(
+        self.samples_: list[Kept] = run(
             chain, rng, n_sweeps=self.n_sweeps, burn_in=self.burn_in, n_samples=self.n_samples
         )
-        self.best_ = max(self.samples_, key=lambda kept: kept.log_joint)
+        self.best_: Kept = max(self.samples_, key=lambda kept: kept.log_joint)
         self._X, self._y = chain.X, chain.y
-        self.assignment_ = self.best_.assignment
-        self.n_processes_ = len(self.best_.logs)
-        self.responsibilities_ = self._given_others()
+        self.assignment_: Int[np.ndarray, " N"] = self.best_.assignment
+        self.n_processes_: int = len(self.best_.logs)
+        self.responsibilities_: PerProcess = self._given_others()
 
     def _given_others(self) -> PerProcess:
         counts = self.best_.gate(closeness(self.best_.widths, self._X))
