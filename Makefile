@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format docs bench fuzz clean
+.PHONY: help setup run test test-all lint format docs bench fuzz fuzz-files clean
 
 help:
 	@echo "make run       set up, fit the embedded example, write dagp-demo/"
@@ -17,6 +17,7 @@ help:
 	@echo "make format    let ruff tidy up"
 	@echo "make docs      build the documentation into docs/_build"
 	@echo "make bench     the speed suite"
+	@echo "make fuzz-files N=10000  damaged and forged model files: all refused, nothing runs"
 
 setup: $(VENV)/.installed
 
@@ -59,6 +60,10 @@ docs: $(VENV)/.docs
 
 bench: setup
 	$(BIN)/python benchmarks/speed.py
+
+fuzz-files: N ?= 10000
+fuzz-files: setup
+	$(BIN)/python benchmarks/filefuzz.py --mutations $(N) --seed 100
 
 clean:
 	rm -rf $(VENV) dagp-demo docs/_build docs/gallery docs/api

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from dagp.clutter import NoiseProcess, NoiseTails, UniformProcess
 from dagp.data import Units
 from dagp.fitting import Stream
 from dagp.gate import GPGate
@@ -89,7 +90,7 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     _check_names(getattr(estimator, "feature_names_in_", None), D)
     _check_starts(estimator.restarts_)
     _insist(posterior.dtype in DTYPES, "its numbers have no type")
-    _check_model(posterior.model, K)
+    _check_model(posterior.model, K, posterior.dtype)
     _check_predictions(posterior, K, P)
     if (stream := getattr(estimator, "stream_", None)) is not None:
         _check_stream(stream, posterior)
@@ -113,8 +114,13 @@ def _numbers(array: Any) -> bool:
     return isinstance(array, np.ndarray) and array.dtype.kind == "f"
 
 
-def _finite(array: Any) -> bool:
-    return _numbers(array) and bool(np.all(np.isfinite(array)))
+def _finite(array: Any, most: float = np.inf) -> bool:
+    return _numbers(array) and bool(np.all(np.isfinite(array) & (np.abs(array) <= most)))
+
+
+def _root_of_largest(dtype: str) -> float:
+    """The largest number that has a square."""
+    return float(np.sqrt(np.finfo(dtype).max))
 
 
 def _check_units(units: Any) -> None:
@@ -122,7 +128,10 @@ def _check_units(units: Any) -> None:
     for column in units:
         _insist(_finite(column) and column.ndim == 1 and column.size, "its units are not numbers")
     for centre, unit in ((units.x_centre, units.x_unit), (units.y_centre, units.y_unit)):
-        _insist(centre.shape == unit.shape and np.all(unit > 0), "its units are none")
+        usable = np.all(unit >= np.finfo(unit.dtype).tiny)
+        _insist(centre.shape == unit.shape and usable, "its units are none")
+    most = _root_of_largest("float64")
+    _insist(np.all((units.y_unit > 1 / most) & (units.y_unit < most)), "its outputs have no square")
 
 
 def _check_rows_attributes(estimator: "DAGP") -> None:
@@ -166,12 +175,13 @@ def _check_starts(starts: list[Any]) -> None:
             _insist(isinstance(name, str) and isinstance(gain, float), "a move is odd")
 
 
-def _check_model(model: Any, processes: int) -> None:
+def _check_model(model: Any, processes: int, dtype: str) -> None:
     """Arrays that are numbers, parameters that have values, groups that have members."""
     _insist(isinstance(model, DataAssociation), "its model is something else")
     leaves = jax.tree.leaves(model)
     _insist(len(leaves) <= MOST_ARRAYS, f"{len(leaves)} arrays are more than a model can have")
-    _insist(all(map(_finite, leaves)), "its parameters are not all numbers")
+    most = _root_of_largest("float64")
+    _insist(all(_finite(leaf, most) for leaf in leaves), "its parameters are not all numbers")
     members = model.members
     _insist(isinstance(model.groups, tuple) and isinstance(members, tuple), "it has no processes")
     everyone = sorted(k for group in members for k in group)
@@ -182,24 +192,37 @@ def _check_model(model: Any, processes: int) -> None:
     if isinstance(model.gate, GPGate):
         _insist(model.gate.rule.points.shape[1:] == (processes,), "its gate has other processes")
     for parameter in _nodes(model, is_parameter):
-        _check_parameter(parameter)
-    for gp in _nodes(model, lambda node: isinstance(node, SparseGP)):
+        _check_parameter(parameter, _root_of_largest(dtype))
+    for gp in _of(model, SparseGP):
         check_columns(gp.kernel, gp.inducing.raw.shape[-1])
-    for q in _nodes(model, lambda node: isinstance(node, Natural)):
-        # An error of its own where there is no such factor.
-        np.linalg.cholesky(np.asarray(q.precision, np.float64))
+    for q in _of(model, Natural):
+        # As it is used: symmetric. An error of its own where there is no such factor.
+        precision = np.asarray(q.precision, np.float64)
+        np.linalg.cholesky((precision + np.swapaxes(precision, -1, -2)) / 2)
+    for spread in _of(model, UniformProcess):
+        _insist(np.all(spread.low <= spread.high), "clutter has no range")
+    for tails in _of(model, NoiseTails):
+        _insist(np.all((tails.share >= 0) & (tails.share <= 1)), "clutter has no tails")
+    for noise in _of(model, NoiseProcess):
+        _insist(np.all((noise.even == 0) | (noise.even == 1)), "clutter has no shape")
+
+
+def _of(tree: Any, kind: type) -> Iterator[Any]:
+    return _nodes(tree, lambda node: isinstance(node, kind))
 
 
 def _nodes(tree: Any, wanted: Any) -> Iterator[Any]:
     return filter(wanted, jax.tree.leaves(tree, is_leaf=wanted))
 
 
-def _check_parameter(parameter: Any) -> None:
+def _check_parameter(parameter: Any, most: float) -> None:
     _insist(parameter.support in ("real", "positive"), "a parameter has no support")
+    value = np.asarray(parameter.raw, np.float64)
     if parameter.support == "positive":
         with np.errstate(over="ignore", under="ignore"):
-            value = np.exp(np.subtract(parameter.raw, parameter.unit, dtype=np.float64))
-        _insist(np.all((value > 0) & np.isfinite(value)), "a parameter has no value")
+            value = np.asarray(np.exp(value - parameter.unit))
+        _insist(np.all(value > 0), "a parameter has no value")
+    _insist(_finite(value, most), "a parameter is beyond all bounds")
 
 
 def _check_predictions(posterior: Posterior, processes: int, outputs: int) -> None:

@@ -1,0 +1,219 @@
+"""Files from anybody: refused with one kind of error, or a whole model; nothing else happens."""
+
+import ast
+import json
+import random
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+import tracemalloc
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dagp import DAGP, report, storage
+from dagp.errors import StorageError
+from filejudge import Checkpoint, Model
+from filemutations import (
+    ACCIDENTS,
+    MALICE,
+    UNPICKLED,
+    apart,
+    impostors,
+    sealed,
+    together,
+)
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src" / "dagp").rglob("*.py"))
+MOST_MEMORY = 64 * 2**20
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return Model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return Checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+def test_the_judges_know_what_is_whole(model, checkpoint):
+    for whole in (model, checkpoint):
+        assert whole.judged(whole.content) == "same"
+        assert whole.judged(together(*apart(whole.content))) == "same"
+
+
+@pytest.mark.parametrize("way", ACCIDENTS, ids=lambda way: way.__name__)
+def test_accidents_are_noticed(model, checkpoint, way):
+    rng = random.Random(way.__name__)
+    for whole in (model, checkpoint):
+        for _ in range(12):
+            content = way(whole.content, rng)
+            assert whole.judged(content) == ("same" if content == whole.content else "refused")
+
+
+@pytest.mark.parametrize("way", MALICE, ids=lambda way: way.__name__)
+def test_malice_is_refused_or_harmless(model, checkpoint, way):
+    rng = random.Random(way.__name__)
+    verdicts = [model.judged(way(model.content, rng)) for _ in range(12)]
+    verdicts += [checkpoint.judged(way(checkpoint.content, rng)) for _ in range(8)]
+    assert "refused" in verdicts
+
+
+def test_impostors_are_refused_and_nothing_runs(model, checkpoint):
+    UNPICKLED.unlink(missing_ok=True)
+    for whole in (model, checkpoint):
+        for name, content in impostors(whole.content).items():
+            tracemalloc.start()
+            assert whole.judged(content) == "refused", name
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < MOST_MEMORY, name
+    assert not UNPICKLED.exists()
+
+
+# ------------------------------------------------------------------ wrong behind right digests
+
+
+def fitted(described):
+    """The attributes of the estimator in a description, by name."""
+    tree = dict(described["tree"]["items"])
+    parts = dict(tree["estimator"]["items"])
+    return {name: dict(part["items"]) for name, part in parts.items() if isinstance(part, dict)}
+
+
+def changed(model, name, change):
+    """The file with the array of a fitted attribute changed, and every digest right."""
+    described, arrays = apart(model.content)
+    node = fitted(described)["fitted"][name]
+    arrays[node["number"]] = np.ascontiguousarray(change(arrays[node["number"]]))
+    node["shape"] = list(arrays[node["number"]].shape)
+    return together(described, arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("responsibilities_", lambda a: a[:, :1]),
+        ("responsibilities_", lambda a: a * np.nan),
+        ("responsibilities_", lambda a: -a),
+        ("responsibilities_", lambda a: np.hstack([a, a]) / 2),
+        ("assignment_", lambda a: 1 - a),
+        ("assignment_", lambda a: a[:-1]),
+        ("assignment_", lambda a: a.astype("float64")),
+        ("active_", lambda a: a[:1]),
+        ("lower_bounds_", lambda a: a[None]),
+    ],
+)
+def test_attributes_that_do_not_fit_are_refused_at_loading(model, name, change):
+    model.path.write_bytes(changed(model, name, change))
+    with pytest.raises(StorageError, match="whole model"):
+        DAGP.load(model.path)
+
+
+def test_parameters_that_are_no_numbers_are_refused_at_loading(model):
+    whole = apart(model.content)
+    numbers = [n for n, array in enumerate(whole.arrays) if array.dtype.kind == "f" and array.size]
+    refused = 0
+    for number in numbers:
+        described, arrays = apart(model.content)
+        arrays[number].reshape(-1)[0] = np.nan
+        refused += model.judged(together(described, arrays)) == "refused"
+    # The history of the bound and the rows that were fitted may hold one, nothing else.
+    assert len(numbers) - refused <= 3
+
+
+def test_a_file_cannot_say_where_the_next_fit_writes(model, tmp_path):
+    """Settings of one run of the program are refused: a checkpoint is overwritten and removed."""
+    described = apart(model.content).described
+    tree = dict(described["tree"]["items"])
+    parts = dict(tree["estimator"]["items"])
+    parts["settings"]["items"].append(["checkpoint", str(tmp_path / "precious")])
+    blobs = model.content[storage.describe(model_file(model)).begin :]
+    model.path.write_bytes(sealed(json.dumps(described).encode(), blobs))
+    with pytest.raises(StorageError, match="other settings"):
+        DAGP.load(model.path)
+
+
+def model_file(model):
+    model.path.write_bytes(model.content)
+    return model.path
+
+
+def test_huge_claims_take_no_memory(model, tmp_path):
+    """In a process that may not have more: a description at most as long as is allowed."""
+    path = tmp_path / "huge.dagp"
+    path.write_bytes(impostors(model.content)["huge arrays"])
+    code = textwrap.dedent(f"""
+        import resource
+        from pathlib import Path
+        from dagp import DAGP, storage
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + 2**27, taken + 2**27))
+        try:
+            DAGP.load({str(path)!r})
+        except storage.StorageError as error:
+            print(error)
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "impossible shape" in done.stdout
+
+
+# ------------------------------------------------------------------------- network, dependencies
+
+
+NETWORK = {
+    "aiohttp", "asyncio", "ftplib", "http", "httpx", "imaplib", "poplib", "requests", "smtplib",
+    "socket", "socketserver", "ssl", "telnetlib", "urllib", "urllib3", "webbrowser", "xmlrpc",
+}  # fmt: skip
+DANGEROUS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+
+
+def imported(path):
+    """First names of all that a source file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_source_reaches_for_the_network_or_for_pickles(path):
+    assert not set(imported(path)) & (NETWORK | DANGEROUS)
+
+
+def test_the_report_asks_nobody_for_anything(model):
+    page = report.html(DAGP.load(model_file(model)), model.data.X, model.data.y)
+    # Names of formats look like addresses, and nobody goes there.
+    text = re.sub(r"http://www\.w3\.org/[\w/.]+", "", page)
+    assert not re.findall(r"(?:https?:)?//[\w-]+\.[\w.]+", text)
+    for word in ("<link", "@import", "fetch(", "XMLHttpRequest", "WebSocket", "src="):
+        assert word not in text or f'{word}"data:' in text, word
+
+
+def requirements(lines):
+    return {re.match(r"[\w.-]+", line)[0].lower() for line in lines} - {"dagp"}
+
+
+def test_every_dependency_is_used_and_explained():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs" / "dependencies.md").read_text().lower()
+    needed = requirements(project["dependencies"])
+    optional = {
+        name: requirements(lines) for name, lines in project["optional-dependencies"].items()
+    }
+    for name in set().union(needed, *optional.values()):
+        assert f"`{name}`" in page, name
+    for extra in optional:
+        assert f"`{extra}`" in page, extra
+    used = {module for path in SOURCES for module in imported(path)}
+    homes = packages_distributions()
+    distributions = {d.lower() for module in used for d in homes.get(module, ())}
+    assert needed | optional["plot"] | optional["cli"] <= distributions
