@@ -1,0 +1,232 @@
+"""Tables and figure of `calibration.py`."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prior_draws import STRUCTURES, TEST_POINTS
+
+LEVELS = ("50%", "80%", "95%")
+FITS = ("fitted", "start", "parameters", "labels")
+SAID = {
+    "test": "`responsibilities(X, y)`, new points",
+    "gate": "`predict_assignment(X)`, new points",
+    "training": "`responsibilities_`, training points",
+    "asked": "`responsibilities(X, y)`, training points",
+}
+FAILED = 3.0
+"""A search has failed when the true labels lead to a bound this much higher (20 to 1)."""
+Row = dict[str, Any]
+Array = np.ndarray
+
+
+def report(rows: list[Row], bins: list[Row], out: Path) -> None:
+    """Write ``calibration.md`` and ``calibration.png``."""
+    if not rows:
+        raise SystemExit(f"{out / 'draws.csv'} holds no draws; fit some first, without --report.")
+    draws = len({row["seed"] for row in rows})
+    text = [f"# Calibration, {draws} draws\n"]
+    for title, table in (
+        ("Observations inside their intervals", observations(rows)),
+        ("Functions inside their intervals", functions(rows)),
+        ("Probabilities of the processes", probabilities(rows, bins)),
+        ("Log density of new points, compared with the oracle", densities(rows)),
+    ):
+        text.append(f"## {title}\n\n{table}")
+    (out / "calibration.md").write_text("\n".join(text))
+    figure(rows, bins, out / "calibration.png")
+
+
+def of(rows: Iterable[Row], **wanted: str) -> list[Row]:
+    """Rows with these values."""
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def column(rows: Iterable[Row], name: str) -> Array:
+    """Numbers of a column, where there are any."""
+    return np.array([float(row[name]) for row in rows if row.get(name) not in (None, "")])
+
+
+def mean_and_error(values: Array, digits: int = 3) -> str:
+    """Mean over draws ± its standard error, from the spread over draws."""
+    if len(values) == 0:
+        return ""
+    spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{values.mean():.{digits}f} ± {spread:.{digits}f}"
+
+
+def with_binomial(values: Array) -> str:
+    """As `mean_and_error`, with the error that independent points would have."""
+    share = values.mean()
+    naive = np.sqrt(share * (1 - share) / (len(values) * TEST_POINTS))
+    return f"{mean_and_error(values)} ({naive:.3f})"
+
+
+def table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    head = list(head)
+    rows = [head, ["---"] * len(head), *map(list, lines)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+
+
+def groups(rows: list[Row], fit: str) -> list[tuple[str, list[Row]]]:
+    """Draws of each structure, all of them, and those whose search did not fail."""
+    mine = of(rows, fit=fit)
+    lost = failures(rows)
+    found = [row for row in mine if row["seed"] not in lost]
+    parts = [(str(s), of(mine, structure=str(s))) for s in STRUCTURES]
+    parts += [("all", mine), ("all, search not failed", found)]
+    return [(name, part) for name, part in parts if part]
+
+
+def failures(rows: list[Row]) -> set[str]:
+    """Seeds whose search ended clearly below where the true labels lead."""
+    bounds = {(row["seed"], row["fit"]): float(row["bound"]) for row in rows}
+    return {
+        seed
+        for (seed, fit), bound in bounds.items()
+        if fit == "fitted" and bounds.get((seed, "start"), -np.inf) > bound + FAILED
+    }
+
+
+def observations(rows: list[Row]) -> str:
+    """Coverage of intervals and regions; means over draws."""
+    head = ["fit", "structure", "draws"]
+    head += [f"{kind} {level}" for kind in ("interval", "HDR") for level in LEVELS]
+    head += ["PIT distance"]
+
+    def line(fit: str, name: str, part: list[Row]) -> list[str]:
+        cells = [
+            with_binomial(column(part, f"{kind}_{level}"))
+            for kind in ("interval", "hdr")
+            for level in LEVELS
+        ]
+        distance = mean_and_error(column(part, "pit_distance"))
+        return [fit, name, str(len(part)), *cells, distance]
+
+    lines = [line("fitted", *group) for group in groups(rows, "fitted")]
+    lines += [line(fit, "all", of(rows, fit=fit)) for fit in FITS[1:]]
+    return table(head, lines)
+
+
+def functions(rows: list[Row]) -> str:
+    """Coverage of the latent functions: everywhere, and where new points are their own."""
+    head = ["fit", "structure", "draws"]
+    head += [f"{where} {level}" for where in ("everywhere", "at own points") for level in LEVELS]
+
+    def line(fit: str, name: str, part: list[Row]) -> list[str]:
+        cells = [
+            mean_and_error(column(part, f"{where}_{level}"))
+            for where in ("function", "own")
+            for level in LEVELS
+        ]
+        return [fit, name, str(len(part)), *cells]
+
+    lines = [line("fitted", *group) for group in groups(rows, "fitted")]
+    lines += [line(fit, "all", of(rows, fit=fit)) for fit in FITS[1:]]
+    return table(head, lines)
+
+
+def probabilities(rows: list[Row], bins: list[Row]) -> str:
+    """What is said about the processes against what is true."""
+    head = ["what", "fit", "claimed", "right", "log loss", "calibration error"]
+    lines = []
+    for name, words in SAID.items():
+        for fit in FITS:
+            part = of(rows, fit=fit)
+            cells = [
+                mean_and_error(column(part, f"{name}_{key}"))
+                for key in ("claimed", "right", "loss")
+            ]
+            pooled = reliability(of(bins, fit=fit, what=name))
+            # Whoever knows the labels of the training points is not asked for them.
+            if pooled is None or (fit == "labels" and name in ("training", "asked")):
+                continue
+            n, predicted, actual = pooled
+            error = np.abs(predicted - actual).sum() / n.sum()
+            lines.append([words, fit, *cells, f"{error:.4f}"])
+    return table(head, lines)
+
+
+def densities(rows: list[Row]) -> str:
+    """Mean log density, and what is missing to the one who knows everything."""
+    best = {row["seed"]: float(row["log_density"]) for row in of(rows, fit="labels")}
+    head = ["fit", "structure", "draws", "searches failed", "log density", "− oracle", "median"]
+    lost = failures(rows)
+
+    def line(fit: str, name: str, part: list[Row]) -> list[str]:
+        behind = np.array([float(r["log_density"]) - best[r["seed"]] for r in part])
+        failed = str(sum(r["seed"] in lost for r in part)) if fit == "fitted" else ""
+        cells = [mean_and_error(column(part, "log_density")), mean_and_error(behind)]
+        return [fit, name, str(len(part)), failed, *cells, f"{np.median(behind):.3f}"]
+
+    lines = [line("fitted", *group) for group in groups(rows, "fitted")]
+    lines += [line(fit, "all", of(rows, fit=fit)) for fit in FITS[1:-1]]
+    return table(head, lines)
+
+
+def reliability(bins: list[Row]) -> tuple[Array, Array, Array] | None:
+    """Counts and sums of predictions and events, bin by bin, over all draws."""
+    if not bins:
+        return None
+    place = column(bins, "bin").astype(int)
+    n, predicted, actual = (
+        np.bincount(place, column(bins, key)) for key in ("n", "predicted", "actual")
+    )
+    return n, predicted, actual
+
+
+def figure(rows: list[Row], bins: list[Row], path: Path) -> None:
+    """Coverage by level, histogram of the PIT, reliability of the probabilities."""
+    import matplotlib.pyplot as plt  # not needed where fits are computed
+
+    canvas, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+    draw: tuple[Callable[..., None], ...] = (_coverage, _pit, _reliability)
+    for axis, panel in zip(axes, draw, strict=True):
+        panel(axis, rows, bins)
+        axis.spines[["top", "right"]].set_visible(False)
+    canvas.savefig(path, dpi=120)
+    plt.close(canvas)
+
+
+def _coverage(axis: Any, rows: list[Row], bins: list[Row]) -> None:
+    mine, nominal = of(rows, fit="fitted"), [float(level[:-1]) / 100 for level in LEVELS]
+    kinds = {
+        "interval": "central interval",
+        "hdr": "highest density",
+        "own": "function, at its own points",
+        "function": "function, everywhere",
+    }
+    axis.axhline(0, color="0.7", linewidth=1)
+    for shift, (kind, words) in enumerate(kinds.items()):
+        values = [column(mine, f"{kind}_{level}") for level in LEVELS]
+        off = [v.mean() - level for v, level in zip(values, nominal, strict=True)]
+        errors = [2 * v.std(ddof=1) / np.sqrt(len(v)) if len(v) > 1 else 0 for v in values]
+        at = np.array(nominal) + 0.012 * (shift - 1.5)
+        axis.errorbar(at, off, errors, fmt="o", markersize=4, capsize=2, label=words)
+    axis.set_xticks(nominal, LEVELS)
+    axis.set(xlabel="nominal coverage", ylabel="coverage − nominal", title="Coverage, ±2 errors")
+    axis.legend(frameon=False, fontsize="small")
+
+
+def _pit(axis: Any, rows: list[Row], bins: list[Row]) -> None:
+    pooled = reliability(of(bins, fit="fitted", what="pit"))
+    assert pooled is not None
+    share = len(pooled[0]) * pooled[0] / pooled[0].sum()
+    edges = np.linspace(0, 1, len(share) + 1)
+    axis.stairs(share, edges, fill=True, color="0.75")
+    axis.axhline(1, color="0.3", linewidth=1)
+    axis.set(xlabel="probability integral transform", ylabel="density", title="PIT, new points")
+    axis.set_xlim(0, 1)
+
+
+def _reliability(axis: Any, rows: list[Row], bins: list[Row]) -> None:
+    axis.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+    for name, words in SAID.items():
+        pooled = reliability(of(bins, fit="fitted", what=name))
+        if pooled is not None:
+            n, predicted, actual = (part[pooled[0] > 0] for part in pooled)
+            axis.plot(predicted / n, actual / n, "o-", markersize=3, label=words.replace("`", ""))
+    axis.set(xlabel="predicted probability", ylabel="share that is true", title="Processes")
+    axis.legend(frameon=False, fontsize="x-small")
