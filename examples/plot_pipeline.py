@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from dagp import DAGP, GP, Noise, datasets, plot
+from dagp.scoring import log_score
 
 data = datasets.noise_separation(outliers=0.3, n=190, random_state=0)
 quick = {"n_init": 4, "tol": 1e-2, "random_state": 0}
@@ -26,11 +27,10 @@ folds = KFold(4, shuffle=True, random_state=0)
 # ``score`` is R² of the mean, as scikit-learn expects of a regressor. The mean of a mixture is not
 # what the model is about: held-out outliers cannot be predicted, so R² is low however good the
 # model is. The mean log density asks how probable the held-out readings were, and rewards knowing
-# that there are outliers. A scorer is a function of estimator, inputs and outputs, so the method
-# itself is one.
+# that there are outliers. ``log_score`` is that as a scorer.
 
 scores = cross_validate(
-    model, data.X, data.y, cv=folds, scoring={"R2": "r2", "log_density": DAGP.log_score}
+    model, data.X, data.y, cv=folds, scoring={"R2": "r2", "log_density": log_score}
 )
 print("R²         ", scores["test_R2"].round(2))
 print("log density", scores["test_log_density"].round(2))
@@ -44,9 +44,7 @@ print("log density", scores["test_log_density"].round(2))
 # without held-out data; cross-validation is the second opinion.
 
 candidates = {"GP": [GP()], "GP and Noise": [GP(), Noise()], "two GPs": [GP(), GP()]}
-search = GridSearchCV(
-    model, {"processes": list(candidates.values())}, scoring=DAGP.log_score, cv=folds
-)
+search = GridSearchCV(model, {"processes": list(candidates.values())}, scoring=log_score, cv=folds)
 search.fit(data.X, data.y)
 means = search.cv_results_["mean_test_score"]
 for name, score in zip(candidates, means, strict=True):
@@ -57,15 +55,16 @@ for name, score in zip(candidates, means, strict=True):
 # ---------
 #
 # Columns are brought to a common size inside ``fit``, so a scaler in front is not needed. Other
-# steps may be: here a logarithm. Inside a pipeline the fitted model is the last step, and rows have
-# to pass the steps before it to ask it for more than ``predict``.
+# steps may be: here a logarithm. ``log_score`` finds the model inside a pipeline. To ask it for
+# more, rows have to pass the steps before it.
 
 pipeline = make_pipeline(FunctionTransformer(np.log), model)
 pressure = np.exp(data.X)
 pipeline.fit(pressure, data.y)
 print("predictions:", pipeline.predict(pressure[:3]).round(2))
+print("log density:", round(log_score(pipeline, pressure, data.y), 2))
 fitted, rows = pipeline[-1], pipeline[:-1].transform(pressure)
-print("log density:", round(fitted.log_score(rows, data.y), 2))
+print("processes:  ", fitted.responsibilities(rows, data.y)[:3].round(2).tolist())
 
 # %%
 # The held-out log density of each candidate, and the winner of the search. Two GPs do nearly as

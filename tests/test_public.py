@@ -7,9 +7,9 @@ import sys
 import pytest
 
 import dagp
-from dagp import datasets, kernels, means, plot
+from dagp import datasets, kernels, means, plot, scoring
 
-MODULES = (dagp, kernels, datasets, means, plot)
+MODULES = (dagp, kernels, datasets, means, plot, scoring)
 HIDDEN_EXAMPLES = {"Kernel", "Mean", "Sum", "Product", "Centred", "InUnits"}
 """Interfaces and what operators make: the module's own example shows them at work."""
 
@@ -26,7 +26,9 @@ def test_every_public_name_is_documented(module):
                 assert inspect.getdoc(method), f"{name}.{method_name}"
 
 
-@pytest.mark.parametrize("module", (dagp, kernels, datasets, means), ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", (dagp, kernels, datasets, means, scoring), ids=lambda m: m.__name__
+)
 def test_every_public_class_and_function_shows_an_example(module):
     for name in set(module.__all__) - HIDDEN_EXAMPLES:
         thing = getattr(module, name)
@@ -36,9 +38,9 @@ def test_every_public_class_and_function_shows_an_example(module):
 
 def test_importing_computes_nothing_and_brings_no_optional_package():
     code = (
-        "import sys, dagp, jax;"
+        "import sys, jax; from dagp import DAGP, datasets, scoring;"
         "assert not jax._src.xla_bridge._backends, 'importing started a JAX backend';"
-        "extra = {'matplotlib', 'plotly', 'typer', 'rich'} & set(sys.modules);"
+        "extra = {'matplotlib', 'typer', 'rich', 'xarray', 'skpro'} & set(sys.modules);"
         "assert not extra, extra"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
