@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dagp import DAGP, GP, Noise, Uniform, datasets, fixed, kernels, posterior, train
+from dagp import DAGP, GP, Noise, Uniform, datasets, fixed, kernels, posterior, summary, train
 
 QUICK = {"n_init": 2, "tol": 1e-3, "inducing": 12, "random_state": 0}
 
@@ -292,3 +292,8 @@ def test_summary_and_html(fitted):
     assert "<table>" in html
     assert "everywhere" in html
     assert "DAGP" in DAGP()._repr_html_()
+
+
+def test_a_kernel_in_words_has_a_number_for_every_column():
+    words = summary._function(kernels.Periodic(period=[3.0, 24.0], lengthscale=0.5, variance=4.0))
+    assert words == "Periodic, length scale 0.5, period 3, 24, std 2"

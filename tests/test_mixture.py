@@ -83,7 +83,7 @@ def recipes(draw, uniform=True):
 
 @each_case
 def test_log_prob_is_the_density(mixture):
-    y = np.append(cuts(mixture) + 0.01, mixture.means[0])
+    y = np.append(cuts(mixture), mixture.means[0]) + 0.01
     # SciPy's own tails underflow; there the logarithm is checked against single components below.
     expected = pdf(mixture, y)
     seen = np.exp(mixture.log_prob(y[:, None])[:, 0])
@@ -474,3 +474,16 @@ def test_components_of_one_process_speak_with_one_voice():
     assert owned[[0]].owner == (0, 1, 0)
     with pytest.raises(ValueError, match="owner"):
         Mixture(*parts, owner=[0, 2, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("ends", [(0.1, 0.3), (1e6 + 0.1, 1e6 + 0.7), (-1e-9, 7e-9)])
+def test_the_ends_of_a_flat_density_belong_to_it(ends, dtype):
+    low, high = ends
+    half, middle = dtype((high - low) / 2), (high + low) / 2
+    mixture = Mixture([[1.0]], [[middle]], [[half**2 / dtype(3)]], uniform=[True])
+    expected = -np.log(high - low)
+    for y in ends:
+        np.testing.assert_allclose(mixture.log_prob(y), expected, rtol=1e-6)
+    width = high - low
+    assert np.all(mixture.log_prob([[low - 1e-5 * width], [high + 1e-5 * width]]) == -np.inf)

@@ -93,6 +93,12 @@ def test_uniform_covers_the_observed_range_or_what_the_user_stated_in_their_unit
     np.testing.assert_allclose(stated.high * here.y_unit + here.y_centre, [7.0, 7.0])
 
 
+def test_uniform_has_a_range_where_an_output_never_varies():
+    still = {"y_low": np.array([1.0, -3.0]), "y_high": np.array([1.0, 3.0])}
+    process = Uniform().build(setting(INDUCING, outputs=2, **still))
+    np.testing.assert_array_equal([process.low, process.high], [[0.5, -3.0], [1.5, 3.0]])
+
+
 @pytest.mark.parametrize("floor", [0.0, 0.7])
 def test_gp_expected_log_density_by_quadrature(floor):
     rng = np.random.default_rng(1)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dagp import DAGP, SearchWarning
+from dagp.concrete import as_moments, as_natural
 from dagp.model import Batch, NaturalRates
 from dagp.sparse import Natural
 from dagp.stochastic import absorb, fresh_moments, in_pieces, levels, paces, shuffled, sweep
@@ -52,6 +53,21 @@ def test_a_pass_in_pieces_is_one_full_step(model, float64, monkeypatch):
     np.testing.assert_allclose(found[: len(X)], shares, atol=1e-12)
     for one, other in zip(jax.tree.leaves(swept), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8)
+
+
+def test_natural_parameters_survive_the_way_to_moments_and_back(model, float64):
+    there = as_natural(as_moments(model))
+    for one, other in zip(jax.tree.leaves(there), jax.tree.leaves(model), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_stream_goes_on_from_the_papers_scheme():
+    settings = {"inducing": 5, "n_init": 1, "max_iter": 25, "random_state": 0}
+    model = DAGP(inference="concrete", **settings).fit(X, Y)
+    before = model.predict(X, return_std=True)[1].mean()
+    model.partial_fit(X, Y)
+    assert model.predict(X, return_std=True)[1].mean() < before
 
 
 def test_a_pass_counts_for_a_constant_gate(float64):

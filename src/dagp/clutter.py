@@ -204,7 +204,7 @@ class Uniform(ProcessPrior):
                 return observed
             return np.broadcast_to((stated - setting.y_centre) / setting.y_unit, observed.shape)
 
-        low, high = bound(self.low, setting.y_low), bound(self.high, setting.y_high)
+        low, high = map(bound, (self.low, self.high), _observed_range(setting))
         if not np.all(low < high):
             raise ValueError(f"Uniform needs low < high, got low={self.low} and high={self.high}.")
         return UniformProcess(low, high)
@@ -212,11 +212,15 @@ class Uniform(ProcessPrior):
 
 def _spread(setting: Setting) -> tuple[UniformProcess, NoiseTails]:
     """Even clutter over the observed range, with tails."""
-    width = setting.y_high - setting.y_low
-    half = np.where(width > 0, width / 2, 0.5)
-    middle = (setting.y_low + setting.y_high) / 2
-    tails = NoiseTails(np.asarray(_TAILS), middle, half)
-    return UniformProcess(middle - half, middle + half), tails
+    low, high = _observed_range(setting)
+    tails = NoiseTails(np.asarray(_TAILS), (low + high) / 2, (high - low) / 2)
+    return UniformProcess(low, high), tails
+
+
+def _observed_range(setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the outputs; an output that never varies has a range of one standardised unit."""
+    room = np.where(setting.y_high > setting.y_low, 0.0, 0.5)
+    return setting.y_low - room, setting.y_high + room
 
 
 def _log_normal(y: Outputs, mean: Any, std: Any) -> PerPoint:

@@ -11,7 +11,7 @@ being certain, and scores collapsed answers above right ones: it can be had, but
 ever compared with the entropy in.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -23,14 +23,24 @@ import numpy as np
 
 from dagp.bounds import sampled
 from dagp.gate import ConstantGate
+from dagp.linalg import inverse_factor
 from dagp.memory import current
 from dagp.model import Batch, DataAssociation, ModelProjection
 from dagp.parameters import trainable
-from dagp.sparse import Moments, Natural
+from dagp.sparse import Moments, Natural, SparseGP
+from dagp.stack import DeepStack
 from dagp.train import ADAM, BLOCK, Report, Result, State, Status, apply
 from dagp.typing import Array, Float, Int, PerPoint, PerProcess, Scalar
 
-__all__ = ["Concrete", "ConcreteState", "as_moments", "concrete", "relaxed", "train_concrete"]
+__all__ = [
+    "Concrete",
+    "ConcreteState",
+    "as_moments",
+    "as_natural",
+    "concrete",
+    "relaxed",
+    "train_concrete",
+]
 
 WINDOW = 4
 """Blocks whose mean bound is compared with that of the blocks before."""
@@ -157,8 +167,37 @@ def as_moments(model: DataAssociation) -> DataAssociation:
     def whole(part: Any) -> Any:
         return jax.tree.map(moments, part, is_leaf=lambda node: isinstance(node, Natural))
 
+    return _rebuilt(model, whole)
+
+
+def _rebuilt(model: DataAssociation, whole: Callable[[Any], Any]) -> DataAssociation:
+    """The model with its processes, one by one, and its gate replaced."""
     processes = [whole(model.process(k)) for k in range(model.n_processes)]
     return DataAssociation.assemble(processes, whole(model.gate))
+
+
+def as_natural(model: DataAssociation) -> DataAssociation:
+    """The model with every q in the form that natural-gradient steps move, where they move it."""
+
+    def natural(gp: SparseGP) -> SparseGP:
+        if isinstance(gp.q, Natural):
+            return gp
+        mean, root = gp.q.centre_and_root()
+        inverse = inverse_factor(jnp.swapaxes(root, -1, -2))
+        precision = jnp.swapaxes(inverse, -1, -2) @ inverse
+        shift = jnp.einsum("pij,pj->pi", precision, mean)
+        return eqx.tree_at(lambda gp: gp.q, gp, Natural(precision, shift))
+
+    def function(node: Any) -> Any:
+        if isinstance(node, DeepStack):
+            return eqx.tree_at(lambda stack: stack.last, node, natural(node.last))
+        return natural(node) if isinstance(node, SparseGP) else node
+
+    def whole(part: Any) -> Any:
+        leaf = SparseGP | DeepStack
+        return jax.tree.map(function, part, is_leaf=lambda node: isinstance(node, leaf))
+
+    return _rebuilt(model, whole)
 
 
 def begin_concrete(state: State, seed: int) -> ConcreteState:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.concrete import Concrete, begin_concrete, train_concrete
+from dagp.concrete import Concrete, as_natural, begin_concrete, train_concrete
 from dagp.data import Sample, padded, to_batch
 from dagp.diagnosis import check_converged, check_finite, review
 from dagp.model import Batch, DataAssociation
@@ -221,7 +221,9 @@ def go_on(stream: Stream, sample: Sample, batch_size: int | None) -> tuple[Strea
     """Take in a standardised sample, some rows at a time."""
     size, K = batch_size or CHUNK, stream.model.n_processes
     model, moments, seen, steps = stream
-    moments = fresh_moments(model, levels(model)) if moments is None else moments
+    if moments is None:
+        model = as_natural(model)
+        moments = fresh_moments(model, levels(model))
     shares, bounds = [], []
     for begin_at in range(0, len(sample.X), size):
         part = Sample(*(column[begin_at : begin_at + size] for column in sample))

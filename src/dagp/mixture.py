@@ -28,6 +28,9 @@ __all__ = ["Mixture"]
 _RESOLUTION = 1e-14
 """Narrowest standard deviation, relative to the numbers of its row, that still has a shape."""
 _TINY = np.finfo(np.float64).tiny
+_EDGE = 1e-6
+"""How far beyond its end, in standard deviations, a flat density still counts: the end is known
+from a mean and a variance, in single precision perhaps, and what lies on it must stay possible."""
 _ROWS = 4096
 """Rows treated at once by the methods that need many numbers per row."""
 
@@ -286,7 +289,9 @@ class Mixture:
         _, stds, z = self._standardised(y)
         with np.errstate(over="ignore"):  # a square that overflows is a density of zero
             normal = -0.5 * z**2 - 0.5 * np.log(2 * np.pi)
-        flat = np.where(np.abs(z) <= HALF_WIDTH, -np.log(2 * HALF_WIDTH), -np.inf)
+        rounding = 8 * np.finfo(np.float64).eps * np.abs(np.moveaxis(self.means, 1, -1)) / stds
+        within = np.abs(z) <= HALF_WIDTH + _EDGE + rounding
+        flat = np.where(within, -np.log(2 * HALF_WIDTH), -np.inf)
         density = np.where(self.uniform, flat, normal) - np.log(stds)
         return log(self.weights) + (density if stds.ndim == 2 else density.sum(axis=-2))
 

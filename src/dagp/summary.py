@@ -38,11 +38,16 @@ def _function(kernel: "Kernel") -> str:
     variance, lengthscale = getattr(kernel, "variance", None), getattr(kernel, "lengthscale", None)
     if variance is None or lengthscale is None:
         return repr(kernel)
-    lengths = ", ".join(f"{digits(length)}" for length in np.ravel(_value(lengthscale)))
-    words = f"{_NAMES.get(type(kernel).__name__, type(kernel).__name__)}, length scale {lengths}"
+    name = _NAMES.get(type(kernel).__name__, type(kernel).__name__)
+    words = f"{name}, length scale {_numbers(lengthscale)}"
     if (period := getattr(kernel, "period", None)) is not None:
-        words += f", period {digits(float(_value(period)))}"
+        words += f", period {_numbers(period)}"
     return f"{words}, std {digits(np.sqrt(float(_value(variance))))}"
+
+
+def _numbers(p: "Parameter") -> str:
+    """One number, or one for every column."""
+    return ", ".join(map(digits, np.ravel(_value(p))))
 
 
 def digits(value: float) -> str:

@@ -142,7 +142,8 @@ def _predictions(model: DAGP, X: np.ndarray) -> None:
 def _densities(case: Case, model: DAGP, data: Data) -> None:
     """Data that were fitted are possible, and so is what is predicted anywhere."""
     if case.way != "stream":  # a range learnt from the first part may leave out the second
-        _finite(log_density=model.score_samples(data.X, data.y))
+        used = slice(None) if data.weight is None else data.weight > 0
+        _finite(log_density=model.score_samples(data.X, data.y)[used])
         _in_range(model, data)
     _distributions(model.responsibilities(data.X, data.y))
     mixture = model.predict_mixture(_places(data.X))
