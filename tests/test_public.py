@@ -38,7 +38,7 @@ def test_every_public_class_and_function_shows_an_example(module):
 
 def test_importing_computes_nothing_and_brings_no_optional_package():
     code = (
-        "import sys, jax; from dagp import DAGP, datasets, scoring;"
+        "import sys, jax; from dagp import DAGP, datasets;"
         "assert not jax._src.xla_bridge._backends, 'importing started a JAX backend';"
         "extra = {'matplotlib', 'typer', 'rich', 'xarray', 'skpro'} & set(sys.modules);"
         "assert not extra, extra"
