@@ -193,8 +193,10 @@ def _check_model(model: Any, processes: int, dtype: str) -> None:
         _insist(model.gate.rule.points.shape[1:] == (processes,), "its gate has other processes")
     for parameter in _nodes(model, is_parameter):
         _check_parameter(parameter, _root_of_largest(dtype))
-    for gp in _of(model, SparseGP):
-        check_columns(gp.kernel, gp.inducing.raw.shape[-1])
+    # One at a time: stacked, their parameters have an axis more.
+    for part in (model.gate, *map(model.process, range(processes))):
+        for gp in _of(part, SparseGP):
+            check_columns(gp.kernel, gp.inducing.raw.shape[-1])
     for q in _of(model, Natural):
         # As it is used: symmetric. An error of its own where there is no such factor.
         precision = np.asarray(q.precision, np.float64)
