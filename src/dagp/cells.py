@@ -75,7 +75,8 @@ def _values(column: nw.Series, label: str) -> np.ndarray:
 def _array(table: Any, name: str) -> np.ndarray:
     """Anything that is not a frame."""
     if isinstance(table, np.ma.MaskedArray):
-        table = np.ma.filled(table.astype(object), None)
+        mask, table = np.ma.getmaskarray(table), np.ma.getdata(table).astype(object)
+        table[mask] = None
     try:
         array = np.asarray(table)
     except ValueError as error:

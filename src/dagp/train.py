@@ -220,6 +220,8 @@ def train(
                 break
             run = run._replace(rate=max(run.rate / 3, SMALLEST_RATE))
         memory.pause(run)
+    if run.done and not np.isfinite(run.highest):
+        status = "diverged"
     result = Result(run.best, run.highest, run.trace, status, run.rate)
     memory.finish(result)
     return result

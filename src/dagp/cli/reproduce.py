@@ -56,6 +56,7 @@ def reproduce(
     """
     names = [what.value] if what is not What.all else [*EXPERIMENTS, What.capabilities.value]
     chosen = None if models is None else [name.strip() for name in models.split(",")]
+    _check_models(chosen, names)
     wanted = {name: _tasks(name, seeds, chosen, quick, what) for name in names}
     folder = out / ("reproduce-quick" if quick else "reproduce")
     for name in names:
@@ -71,18 +72,30 @@ def reproduce(
                 console.print(f"[bold]{picture}[/bold]")
 
 
+def _check_models(chosen: list[str] | None, names: list[str]) -> None:
+    """Every model that is asked for is somewhere among what is run: no wrong name costs a fit."""
+    known = {
+        model: None
+        for name in names
+        for model in (EXPERIMENTS[name].competitors if name in EXPERIMENTS else capabilities.MODELS)
+    }
+    unknown = [model for model in chosen or [] if model not in known]
+    if unknown:
+        there = ", ".join(known)
+        raise typer.BadParameter(
+            f"There is no model {unknown[0]!r}; there are {there}.", param_hint="--models"
+        )
+
+
 def _tasks(name: str, seeds: int, chosen: list[str] | None, quick: bool, what: What) -> list[Task]:
-    """All that is asked for, before anything runs: a wrong name costs no computation."""
+    """All that is asked for, before anything runs."""
     if name == What.capabilities.value:
         return []
     experiment = EXPERIMENTS[name]
     if chosen is not None and what is What.all:
         chosen = [model for model in chosen if model in experiment.competitors]
     count = 1 if quick else seeds
-    try:
-        return tasks(experiment, range(FIRST_SEED, FIRST_SEED + count), chosen, quick)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--models") from error
+    return tasks(experiment, range(FIRST_SEED, FIRST_SEED + count), chosen, quick)
 
 
 def _fits(wanted: list[Task], record: Path, jobs: int, title: str) -> list[Row]:
