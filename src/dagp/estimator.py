@@ -23,6 +23,7 @@ from dagp.memory import remembering
 from dagp.mixture import Mixture
 from dagp.posterior import Posterior
 from dagp.processes import GP, ProcessPrior
+from dagp.response import doubted
 from dagp.runtime import numerics
 from dagp.search import UNUSED, Contender
 from dagp.seeds import random_source
@@ -208,7 +209,8 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         )
         with numerics(self.dtype), remembering(modelfile.checkpoint(self, sample)):
             if self.inference == "collapsed":
-                model = None if previous is None else previous.model
+                # What doubt took from the functions is for answers, not for going on.
+                model = None if previous is None else getattr(self, "stream_", previous).model
                 found = fit_collapsed(problem, options, model)
             else:
                 settings = self.inference if isinstance(self.inference, Concrete) else Concrete()
@@ -216,7 +218,8 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         self._read_off(sample, place, units, found.result)
         self.lower_bounds_: Float[np.ndarray, " steps"] = found.result.trace
         self.n_iter_: int = len(found.result.trace)
-        self.stream_ = Stream.after(self.posterior_.model, float(weight.sum()))
+        trained = jax.tree.map(np.asarray, found.result.state.model)
+        self.stream_ = Stream.after(trained, float(weight.sum()))
         self.restarts_: list[dict[str, Any]] = [c.record() for c in found.ranking]
         known = place if found.complete else np.full_like(place, -1)
         others = [self._alternative(sample, known, units, *r) for r in found.rivals]
@@ -233,14 +236,12 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight)
-        X, y, weight, labels = check_data(
-            self, X, y, sample_weight, None, self.posterior_.model.n_processes, reset=False
-        )
+        units, K = self.posterior_.units, self.posterior_.model.n_processes
+        X, y, weight, labels = check_data(self, X, y, sample_weight, None, K, reset=False)
         if (y.ndim == 1) != self.flat_:
             raise ValueError("y must have the same number of columns as in the first call.")
         sample = Sample(X, y.reshape(len(y), -1), weight, labels)
         distinct, place = canonical(sample)
-        units = self.posterior_.units
         check_spread(sample, units, self.dtype)
         with numerics(self.dtype):
             self.stream_, result = go_on(self.stream_, units.apply(distinct), self.batch_size)
@@ -280,15 +281,14 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         units: Units,
         result: Result,
     ) -> None:
-        model = jax.tree.map(np.asarray, result.state.model)
-        self.posterior_: Posterior = Posterior(model, units, self.dtype)
+        trained = Posterior(jax.tree.map(np.asarray, result.state.model), units, self.dtype)
+        self.posterior_: Posterior = doubted(trained, sample)
         shares = np.asarray(result.state.responsibilities, np.float64)[place]
         if np.any(absent := place < 0):
             asked = (sample.X[absent], sample.y[absent], sample.labels[absent])
-            shares[absent] = self.posterior_.shares(*asked)
+            shares[absent] = trained.shares(*asked)
         shares /= shares.sum(axis=1, keepdims=True)
-        weight = sample.weight / sample.weight.sum()
-        totals = weight @ shares
+        totals = sample.weight @ shares / sample.weight.sum()
         self.responsibilities_: Float[np.ndarray, "N K"] = shares
         self.assignment_: Int[np.ndarray, " N"] = shares.argmax(axis=1)
         self.active_: Bool[np.ndarray, " K"] = totals >= UNUSED
