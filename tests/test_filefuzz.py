@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from dagp import DAGP, report, storage
+from dagp.cli import app
 from dagp.errors import StorageError
 from filejudge import Checkpoint, Model
 from filemutations import (
@@ -24,7 +26,9 @@ from filemutations import (
     MALICE,
     UNPICKLED,
     apart,
+    blobs_of,
     impostors,
+    nested,
     sealed,
     together,
 )
@@ -164,6 +168,29 @@ def test_huge_claims_take_no_memory(model, tmp_path):
     """)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "impossible shape" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"target": "\x1b[2J", "\x1b]0;x\x07": ["\x9b31m", "\r"]},
+        {"processes": [{"kind": 1, "share": "all", "used": {}}], "target": []},
+        {"processes": [{"share": 0.5, "used": 1}], "features": {"a": None}},
+        {"rows": nested(100)},
+    ],
+)
+def test_what_a_file_says_about_itself_is_only_shown(model, about):
+    described = apart(model.content).described | {"about": about}
+    model.path.write_bytes(sealed(json.dumps(described).encode(), blobs_of(model.content)))
+    for words in (
+        ["info", str(model.path)],
+        ["report", str(model.path), "-o", f"{model.path}.html"],
+    ):
+        answer = CliRunner().invoke(app, words)
+        assert answer.exit_code in (0, 2)
+        assert isinstance(answer.exception, SystemExit | None)
+        assert all(c.isprintable() or c == "\n" for c in answer.output)
+        Path(f"{model.path}.html").unlink(missing_ok=True)
 
 
 # ------------------------------------------------------------------------- network, dependencies

@@ -238,6 +238,7 @@ def _header(file: BinaryIO, path: Path) -> Header:
             raise TypeError("wrong parts")
         if not (isinstance(about, dict) and isinstance(arrays, list)):
             raise TypeError("wrong types")
+        _check_shallow(about, 0)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise StorageError(f"{path} is damaged: its description makes no sense.") from error
     return Header(version, kind, about, tree, arrays, _PREFIX.size + length, _begin(length))
@@ -248,6 +249,15 @@ def _distinct(pairs: Sequence[Any]) -> dict[Any, Any]:
     if len(found) != len(pairs):
         raise ValueError("a name that stands twice")
     return found
+
+
+def _check_shallow(node: Any, depth: int) -> None:
+    """A few words for people are no tree."""
+    if depth > _DEEPEST // 8:
+        raise ValueError("too deep")
+    if isinstance(node, dict | list):
+        for child in node.values() if isinstance(node, dict) else node:
+            _check_shallow(child, depth + 1)
 
 
 def _refused(word: str) -> float:

@@ -68,6 +68,8 @@ class InputError(CommandError):
 
 def say(text: str) -> None:
     """One line on stderr, never wrapped, so that it can be searched and copied."""
+    # Names come from files of others, and a terminal obeys what is not printable.
+    text = "".join(c if c.isprintable() else "?" for c in text)
     messages.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

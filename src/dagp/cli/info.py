@@ -9,6 +9,7 @@ from rich.table import Table
 
 from dagp.cli.app import console
 from dagp.cli.models import described
+from dagp.storage import shown
 
 __all__ = ["info"]
 
@@ -33,7 +34,7 @@ def info(
     table = Table(show_header=False, box=None)
     for name, value in answer.items():
         for i, line in enumerate(_lines(value)):
-            table.add_row("" if i else name.replace("_", " "), line)
+            table.add_row("" if i else shown(name).replace("_", " "), line)
     console.print(table, markup=False, highlight=False)
 
 
@@ -43,7 +44,7 @@ def _lines(value: Any) -> list[str]:
         return [line for item in value for line in _lines(item)] or ["-"]
     if isinstance(value, bool):
         return ["yes" if value else "no"]
-    if isinstance(value, dict) and {"kind", "share", "used"} <= value.keys():
+    if isinstance(value, dict) and isinstance(value.get("share"), float) and "used" in value:
         unused = "" if value["used"] else ", unused"
-        return [f"{value['kind']}, {value['share']:.1%} of the rows{unused}"]
-    return [f"{value:.6g}" if isinstance(value, float) else str(value)]
+        return [f"{shown(value.get('kind'))}, {value['share']:.1%} of the rows{unused}"]
+    return [f"{value:.6g}" if isinstance(value, float) else shown(value)]

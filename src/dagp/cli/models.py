@@ -45,6 +45,9 @@ def opened_model(path: Path) -> Model:
         estimator = DAGP.load(path)
     except StorageError as error:
         raise InputError(str(error)) from error
+    target = about.get("target")
+    if not isinstance(target, str | None):
+        raise InputError(f"{path} is damaged: the name of its target is none.")
     names = getattr(estimator, "feature_names_in_", None)
     units = estimator.posterior_.units
     return Model(
@@ -53,7 +56,7 @@ def opened_model(path: Path) -> Model:
         None if names is None else [str(name) for name in names],
         units.x_unit.size,
         units.y_unit.size,
-        about.get("target"),
+        target,
     )
 
 
