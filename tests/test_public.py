@@ -49,13 +49,3 @@ def test_importing_computes_nothing_and_brings_no_optional_package():
 def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="nothing_like_it"):
         dagp.nothing_like_it  # noqa: B018
-
-
-def test_two_cores_do_not_deadlock():
-    """K sparse GPs mapped together hang on two cores in some JAX versions; see pyproject.toml."""
-    code = (
-        "import numpy as np; from dagp import DAGP;"
-        "x = np.linspace(0, 1, 200)[:, None];"
-        "DAGP(4, n_init=1, max_iter=200, tol=1.0, inducing=30).fit(x, np.sin(x[:, 0]))"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
