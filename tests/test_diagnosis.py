@@ -8,7 +8,7 @@ import pytest
 from dagp import DAGP, SearchWarning, datasets
 from dagp.diagnosis import agreement, other_solutions, review
 from dagp.model import Batch
-from dagp.search import Contender
+from dagp.race import Contender
 from dagp.starts import Start
 from dagp.train import State
 

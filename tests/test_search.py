@@ -6,8 +6,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from dagp import DAGP, GP, FitError, Noise, datasets, moves
 from dagp.data import Sample, Units, canonical, padded_length, to_batch
+from dagp.race import Contender, race
 from dagp.runtime import numerics
-from dagp.search import Contender, race, search
+from dagp.search import search
 from dagp.starts import KINDS, Problem, Start, Task, choose_inducing, k_means, starts
 from dagp.tracking import follow
 from dagp.train import Result
@@ -166,6 +167,7 @@ def test_starts_that_all_fail_say_why(monkeypatch):
     def failing(state, *_, rate=0.0, **__):
         return Result(state, -np.inf, nothing, "diverged", rate)
 
+    monkeypatch.setattr("dagp.race.train", failing)
     monkeypatch.setattr("dagp.search.train", failing)
     monkeypatch.setattr("dagp.search.settled", lambda result, _: result)
     with pytest.raises(FitError, match="track: diverged; rank: diverged"):

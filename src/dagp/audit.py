@@ -115,7 +115,10 @@ def _numbers(array: Any) -> bool:
 
 
 def _finite(array: Any, most: float = np.inf) -> bool:
-    return _numbers(array) and bool(np.all(np.isfinite(array) & (np.abs(array) <= most)))
+    if not _numbers(array):
+        return False
+    # In double precision: `most` may be more than single precision can hold.
+    return bool(np.all(np.isfinite(array) & (np.abs(array.astype(np.float64)) <= most)))
 
 
 def _root_of_largest(dtype: str) -> float:

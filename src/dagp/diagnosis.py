@@ -13,7 +13,8 @@ from dagp.errors import FitError, SearchWarning
 from dagp.gate import GPGate
 from dagp.model import Batch, DataAssociation
 from dagp.processes import Function
-from dagp.search import GAIN, Contender
+from dagp.race import Contender
+from dagp.search import GAIN
 from dagp.train import Outlook, Result, outlook
 from dagp.typing import Float, PerPoint, Scalar
 

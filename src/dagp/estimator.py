@@ -23,9 +23,10 @@ from dagp.memory import remembering
 from dagp.mixture import Mixture
 from dagp.posterior import Posterior
 from dagp.processes import GP, ProcessPrior
+from dagp.race import Contender
 from dagp.response import doubted
 from dagp.runtime import numerics
-from dagp.search import UNUSED, Contender
+from dagp.search import UNUSED
 from dagp.seeds import random_source
 from dagp.starts import Problem, inducing_inputs
 from dagp.train import Progress, Result

@@ -12,7 +12,8 @@ from dagp.data import Sample, padded, to_batch
 from dagp.diagnosis import check_converged, check_finite, review
 from dagp.model import Batch, DataAssociation
 from dagp.processes import Growth
-from dagp.search import Contender, Tell, prune, ranked, search
+from dagp.race import Contender, Tell, ranked
+from dagp.search import prune, search
 from dagp.starts import Problem, build, grown, starts
 from dagp.stochastic import (
     DECAY,

@@ -6,9 +6,7 @@ trained to convergence. The bound alone decides.
 """
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,15 +17,14 @@ from dagp.data import padded, to_batch
 from dagp.model import Batch, DataAssociation
 from dagp.moves import MOVES, SIMPLER, Move, Proposal, View
 from dagp.processes import Growth
+from dagp.race import RACE_STEPS, Contender, Tell, race, ranked
 from dagp.starts import Problem, Start, build, grown, starts
 from dagp.train import (
     BLOCK,
-    LEARNING_RATE,
     Progress,
     Report,
     Result,
     State,
-    Status,
     begin,
     outlook,
     resume,
@@ -35,16 +32,8 @@ from dagp.train import (
     train,
 )
 
-__all__ = ["UNUSED", "Contender", "Tell", "improve", "prune", "race", "ranked", "search"]
+__all__ = ["UNUSED", "improve", "prune", "search"]
 
-FIRST_STEPS = BLOCK
-"""Steps of the first rung."""
-RACE_STEPS = 2 * BLOCK
-"""Steps of the later ones."""
-KEEP = 1 / 2
-"""Share of the starts that goes on to the next rung."""
-FINALISTS = 2
-"""Starts that may be improved by moves before one is chosen."""
 BEHIND = 0.1
 """A finalist that is this far behind, per data point, has lost already."""
 PROBE_STEPS = 10
@@ -73,101 +62,6 @@ layers before it do the fast part."""
 GROWTH_STEPS = 4 * BLOCK
 """Steps each of these has before the hopeless ones are dropped; the others have three times as
 many more."""
-
-Tell = Callable[[Progress], Any]
-
-
-@dataclass
-class Contender:
-    """One start on its way through the race."""
-
-    start: Start
-    state: State
-    bound: float = -np.inf
-    rate: float = LEARNING_RATE
-    rungs: list[float] = field(default_factory=list)
-    traces: list[np.ndarray] = field(default_factory=list)
-    moves: list[tuple[str, float]] = field(default_factory=list)
-    """Moves tried and what each gained."""
-    status: Status = "budget"
-    """Why the last stretch of training ended."""
-    fate: str = "running"
-
-    @property
-    def steps(self) -> int:
-        """Steps taken so far."""
-        return sum(map(len, self.traces))
-
-    def record(self) -> dict[str, Any]:
-        """What the user is told about this start."""
-        return {
-            "kind": self.start.kind,
-            "bound": self.bound,
-            "rungs": tuple(self.rungs),
-            "steps": self.steps,
-            "kept": self.fate == "kept",
-            "fate": self.fate,
-            "moves": tuple(self.moves),
-        }
-
-    def advance(
-        self, batch: Batch, max_iter: int, tol: float, report: Report = lambda *_: False
-    ) -> Result:
-        """Train on from here."""
-        result = train(self.state, batch, max_iter=max_iter, tol=tol, rate=self.rate, report=report)
-        self.adopt(result)
-        self.rungs.append(result.bound)
-        return result
-
-    def result(self) -> Result:
-        """Where it stands."""
-        trace = np.concatenate([np.zeros(0), *self.traces])
-        return Result(self.state, self.bound, trace, self.status, self.rate)
-
-    def adopt(self, result: Result) -> None:
-        """Go on from a result."""
-        self.state, self.bound, self.rate = result.state, result.bound, result.rate
-        self.status = result.status
-        self.traces.append(result.trace)
-
-
-def race(contenders: list[Contender], batch: Batch, tol: float, tell: Tell) -> list[Contender]:
-    """Successive halving on the bound, down to the finalists. Returns these, best first."""
-    running = list(contenders)
-    rung = 0
-    while len(running) > FINALISTS or (rung == 0 and len(running) > 1):
-        rung += 1
-        for index, contender in enumerate(running):
-            contender.advance(batch, FIRST_STEPS if rung == 1 else RACE_STEPS, tol)
-            tell(Progress(f"race {rung}", index, contender.steps, contender.bound))
-        running.sort(key=lambda c: -c.bound)
-        if rung == 1:
-            running = _each_kind_first(running)
-        keep = max(FINALISTS, int(np.ceil(len(running) * KEEP)))
-        for contender in running[keep:]:
-            contender.fate = f"dropped after rung {rung}"
-        running = running[:keep]
-    for contender in running:
-        contender.fate = "finalist"
-    return running
-
-
-def _each_kind_first(contenders: list[Contender]) -> list[Contender]:
-    """The best of each kind before all others.
-
-    The kind decides the basin, and the first steps say little about how deep it is.
-    """
-    kinds: set[str] = set()
-    first, others = [], []
-    for contender in contenders:
-        (others if contender.start.kind in kinds else first).append(contender)
-        kinds.add(contender.start.kind)
-    return first + others
-
-
-def ranked(contenders: list[Contender]) -> list[Contender]:
-    """The kept one first, then who came furthest, then by the bound."""
-    return sorted(contenders, key=lambda c: (c.fate != "kept", -len(c.rungs), -c.bound))
 
 
 def view(problem: Problem, contender: Contender, batch: Batch) -> View:

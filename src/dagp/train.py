@@ -4,8 +4,8 @@ One step lets every q settle by natural gradients, then moves everything else by
 one set of projections. Between blocks the host reports, checks, adapts the step size and stops.
 """
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Generator
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -25,6 +25,7 @@ __all__ = [
     "BLOCK",
     "LEARNING_RATE",
     "Block",
+    "Climb",
     "Outlook",
     "Progress",
     "Report",
@@ -34,6 +35,8 @@ __all__ = [
     "Stretch",
     "apply",
     "begin",
+    "climbing",
+    "first",
     "outlook",
     "resume",
     "run_block",
@@ -112,6 +115,10 @@ class Stretch(NamedTuple):
         best, highest = (state, bound) if bound > self.highest else (self.best, self.highest)
         trace = np.concatenate([self.trace, values])
         return self._replace(state=state, best=best, bound=bound, highest=highest, trace=trace)
+
+
+Climb: TypeAlias = Generator[Stretch, Any, Result]
+"""Asks for blocks of steps, is sent where they ended, and returns how it went."""
 
 
 @jax.jit
@@ -195,14 +202,45 @@ def train(
     known, run = memory.recall(Result, Stretch, state)
     if known is not None:
         return known
-    run = run or Stretch(state, state, -np.inf, -np.inf, rate, 0, 0, np.zeros(0))
     total = float(np.sum(batch.weight))
+    climb = climbing(
+        run or first(state, rate), total, max_iter, tol, report=report, pause=memory.pause
+    )
+    answer = None
+    while True:
+        try:
+            run = climb.send(answer)
+        except StopIteration as end:
+            memory.finish(end.value)
+            return end.value
+        following, bounds = block(run.state, batch, jnp.asarray(run.rate))
+        answer = following, np.asarray(bounds.value, np.float64)
+
+
+def first(state: Any, rate: float) -> Stretch:
+    """Before the first step."""
+    return Stretch(state, state, -np.inf, -np.inf, rate, 0, 0, np.zeros(0))
+
+
+def climbing(
+    run: Stretch,
+    total: float,
+    max_iter: int,
+    tol: float,
+    *,
+    report: Report = lambda *_: False,
+    pause: Callable[[Stretch], Any] = lambda _: None,
+) -> Climb:
+    """What the host decides between blocks, whoever computes them.
+
+    Yields where the next block begins, wants to be sent the state where it ended and the bound at
+    each step, and returns how it went.
+    """
     status: Status = "budget"
     while run.done < max_iter:
         if run.done >= COOLING * max_iter >= LONG:
             run = run._replace(rate=min(run.rate, SMALLEST_RATE))
-        following, bounds = block(run.state, batch, jnp.asarray(run.rate))
-        values = np.asarray(bounds.value, np.float64)
+        following, values = yield run
         run = run._replace(done=run.done + BLOCK)
         if not np.all(np.isfinite(values)) or values[-1] < run.bound - total:
             run = run._replace(retries=run.retries + 1, rate=run.rate / 3)
@@ -219,12 +257,10 @@ def train(
                 status = "converged"
                 break
             run = run._replace(rate=max(run.rate / 3, SMALLEST_RATE))
-        memory.pause(run)
+        pause(run)
     if run.done and not np.isfinite(run.highest):
         status = "diverged"
-    result = Result(run.best, run.highest, run.trace, status, run.rate)
-    memory.finish(result)
-    return result
+    return Result(run.best, run.highest, run.trace, status, run.rate)
 
 
 class Outlook(NamedTuple):

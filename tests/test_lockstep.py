@@ -1,0 +1,114 @@
+"""Training runs side by side."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dagp import GP, Noise, lockstep
+from dagp.data import Sample, Units, canonical, padded, to_batch
+from dagp.lockstep import train_together
+from dagp.memory import Memory, remembering
+from dagp.race import Contender, race
+from dagp.starts import Problem, build, choose_inducing, starts
+from dagp.train import BLOCK, LEARNING_RATE, begin, train
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+RUNS = 3
+
+
+@pytest.fixture(scope="module")
+def contest(float64):
+    """Starts of one problem, and the batch they are trained on."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(-1, 1, 40)[:, None]
+    y = np.where(rng.random(40) < 0.3, rng.uniform(-2, 2, 40), np.sin(3 * X[:, 0]))
+    raw, _ = canonical(Sample(X, y[:, None], np.ones(40), np.full(40, -1)))
+    units = Units.of(raw)
+    sample = units.apply(raw)
+    inducing = choose_inducing(sample.X, 6, rng)
+    problem = Problem(sample, units, (GP(), Noise()), None, inducing)
+    batch = jax.tree.map(jnp.asarray, to_batch(sample, 2))
+    return [(start, _begun(problem, start, batch)) for start in starts(problem, RUNS, rng)], batch
+
+
+def _begun(problem, start, batch):
+    shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
+    return begin(build(problem, start), batch, shares, 0)[0]
+
+
+@pytest.fixture(scope="module")
+def alone(contest):
+    """Each run by itself; the second may not go as far."""
+    entered, batch = contest
+    return [train(state, batch, max_iter=3 * BLOCK, tol=1e-3) for _, state in entered]
+
+
+def together(contest):
+    entered, batch = contest
+    states, rates = [state for _, state in entered], [LEARNING_RATE] * RUNS
+    return train_together(states, batch, max_iter=3 * BLOCK, tol=1e-3, rates=rates)
+
+
+def test_side_by_side_is_one_after_the_other(contest, alone):
+    for one, other in zip(alone, together(contest), strict=True):
+        assert (one.status, one.rate) == (other.status, other.rate)
+        np.testing.assert_allclose(other.trace, one.trace, rtol=1e-6, atol=1e-6)
+        pairs = zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True)
+        for left, right in pairs:
+            np.testing.assert_allclose(right, left, rtol=1e-3, atol=1e-3)
+
+
+def test_a_run_that_fails_leaves_the_others_alone(contest, alone):
+    entered, batch = contest
+    broken = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), entered[1][1])
+    results = together(([entered[0], (entered[1][0], broken), entered[2]], batch))
+    assert results[1].status == "budget"  # three blocks in vain: the fourth would be one too many
+    assert results[1].bound == -np.inf
+    assert results[0].bound == pytest.approx(alone[0].bound, rel=1e-6)
+    assert results[2].bound == pytest.approx(alone[2].bound, rel=1e-6)
+
+
+def test_less_memory_means_fewer_at_once(contest, alone, monkeypatch):
+    widths = []
+    original = lockstep.run_blocks
+
+    def noted(states, *rest):
+        widths.append(len(states))
+        return original(states, *rest)
+
+    monkeypatch.setattr(lockstep, "run_blocks", noted)
+    monkeypatch.setattr(lockstep, "_width", lambda *_: 2)
+    results = together(contest)
+    assert set(widths) == {2}
+    assert [r.bound for r in results] == pytest.approx([r.bound for r in alone], rel=1e-6)
+
+
+def test_what_is_remembered_is_not_computed_again(contest, monkeypatch):
+    memory = Memory()
+    with remembering(memory):
+        first = together(contest)
+    assert len(memory.finished) == RUNS
+    monkeypatch.setattr(lockstep, "run_blocks", None)
+    with remembering(Memory(finished=memory.finished)):
+        again = together(contest)
+    assert [r.bound for r in again] == [r.bound for r in first]
+
+
+def test_the_race_has_the_same_finalists(contest):
+    entered, batch = contest
+    told: dict[bool, list] = {True: [], False: []}
+    finalists = {
+        side_by_side: race(
+            [Contender(start, state) for start, state in entered],
+            batch,
+            1e-3,
+            told[side_by_side].append,
+            together=side_by_side,
+        )
+        for side_by_side in (True, False)
+    }
+    kinds = [[c.start.kind for c in finalists[way]] for way in (True, False)]
+    assert kinds[0] == kinds[1]
+    assert [p[:3] for p in told[True]] == [p[:3] for p in told[False]]
