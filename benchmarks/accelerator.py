@@ -1,0 +1,158 @@
+"""Training steps on whatever device JAX has, beside what that device could do at best.
+
+    python benchmarks/accelerator.py -o results/accelerator.json
+
+Every row times blocks of steps after compilation (median of repeats), and gives two floors: the
+operations and the bytes of the compiled program over the rates measured here for a matrix product
+and for a copy. A step that is far above both waits for something else: launches of small kernels.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dagp import GP, DeepGP, datasets
+from dagp.data import Sample, Units, canonical, padded, to_batch
+from dagp.lockstep import run_blocks
+from dagp.runtime import numerics
+from dagp.search import GROWTHS
+from dagp.starts import Problem, Start, build, choose_inducing, grown, starts
+from dagp.train import BLOCK, LEARNING_RATE, begin, run_block
+
+REPEATS = 5
+STEPS = 400
+"""Steps of the whole race that is timed."""
+
+
+def median_s(job: Callable[[], Any], repeats: int = REPEATS) -> float:
+    jax.block_until_ready(job())
+    taken = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(job())
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+def rates(dtype: str) -> dict[str, float]:
+    """Operations and bytes a second that this device reaches."""
+    with numerics(dtype):
+        a = jnp.ones((4096, 4096), dtype)
+        product = jax.jit(lambda a: a @ a)
+        copied = jnp.ones(2**27, dtype)
+        copy = jax.jit(lambda x: x + 1)
+        return {
+            "flops": 2 * 4096**3 / median_s(lambda: product(a)),
+            "bytes": 2 * copied.nbytes / median_s(lambda: copy(copied)),
+        }
+
+
+def states(X: Any, y: Any, priors: tuple[Any, ...], inducing: int, runs: int) -> tuple[Any, Any]:
+    """As many starts as wanted of a problem, and its data."""
+    rng = np.random.default_rng(0)
+    raw, _ = canonical(Sample(X, y[:, None], np.ones(len(X)), np.full(len(X), -1)))
+    units = Units.of(raw)
+    sample = units.apply(raw)
+    places = choose_inducing(sample.X[rng.permutation(len(X))[:5000]], inducing, rng)
+    problem = Problem(sample, units, priors, None, places)
+    batch = jax.tree.map(jnp.asarray, to_batch(sample, len(priors)))
+    begun = []
+    # The kinds of starts look for structure, which takes long with many rows and is not what is
+    # timed here: a few, again and again.
+    kinds = list(starts(problem, min(runs, 4), rng)) if len(X) <= 5000 else [_random(problem, rng)]
+    for i in range(runs):
+        start = kinds[i % len(kinds)]
+        model = build(problem, start)
+        if any(isinstance(prior, DeepGP) for prior in priors):
+            model = grown(problem, start, model, GROWTHS[0])
+        shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
+        begun.append(begin(model, batch, shares, 0)[0])
+    return tuple(begun), batch
+
+
+def _random(problem: Problem, rng: np.random.Generator) -> Start:
+    shares = rng.dirichlet(np.full(problem.n_processes, 5.0), len(problem.sample.X))
+    return Start("random", shares, 0.6, 0.1)
+
+
+def timed(name: str, data: Any, priors: Any, M: int, runs: int, dtype: str, best: Any) -> Any:
+    """One row: milliseconds a step of all runs together, and the floors."""
+    with numerics(dtype):
+        begun, batch = states(*data, priors, M, runs)
+        speed = jnp.full(runs, LEARNING_RATE)
+        if runs == 1:
+            began = time.perf_counter()
+            program = run_block.lower(begun[0], batch, speed[0]).compile()
+            compiled = time.perf_counter() - began
+            block = median_s(lambda: program(begun[0], batch, speed[0]))
+        else:
+            began = time.perf_counter()
+            program = run_blocks.lower(begun, batch, speed).compile()
+            compiled = time.perf_counter() - began
+            block = median_s(lambda: program(begun, batch, speed))
+        cost = program.cost_analysis() or {}
+        row = {
+            "task": name,
+            "runs": runs,
+            "dtype": dtype,
+            "rows": len(data[0]),
+            "processes": len(priors),
+            "inducing": M,
+            "compile_s": round(compiled, 2),
+            "ms_per_step": round(1e3 * block / BLOCK, 3),
+            # The compiler counts the body of the loop over steps once.
+            "floor_operations_ms": round(1e3 * cost.get("flops", 0.0) / best["flops"], 4),
+            "floor_bytes_ms": round(1e3 * cost.get("bytes accessed", 0.0) / best["bytes"], 4),
+        }
+        if runs > 1:
+            row["race_s"] = round(_race(program, begun, batch, speed), 3)
+        return row
+
+
+def _race(program: Any, begun: Any, batch: Any, speed: Any) -> float:
+    """Seconds of `STEPS` steps with the host looking at the bounds after every block."""
+    began = time.perf_counter()
+    for _ in range(STEPS // BLOCK):
+        begun, bounds = program(begun, batch, speed)
+        np.asarray(bounds.value)
+    return time.perf_counter() - began
+
+
+def tasks() -> Iterator[tuple[str, Any, Any, int, int, str]]:
+    modes = datasets.multimodal(random_state=0)
+    cart = datasets.cartpole(random_state=0)
+    for dtype in ("float64", "float32"):
+        for runs in (1, 8, 32):
+            yield "multimodal", (modes.X, modes.y), (GP(),) * 4, 25, runs, dtype
+            yield "cart-pole", (cart.X, cart.y), (GP(),) * 2, 100, runs, dtype
+        # One more than a third: the data set has three functions.
+        many = datasets.multimodal(n=33_334, random_state=0)
+        rows = slice(100_000)
+        yield "many rows", (many.X[rows], many.y[rows]), (GP(),) * 2, 100, 1, dtype
+        yield "deep", (cart.X, cart.y), (DeepGP(layers=3),) * 2, 50, 1, dtype
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    out = parser.parse_args().out
+    best = {dtype: rates(dtype) for dtype in ("float64", "float32")}
+    found: dict[str, Any] = {"device": str(jax.devices()[0].device_kind), "rates": best, "rows": []}
+    for name, data, priors, M, runs, dtype in tasks():
+        row = timed(name, data, priors, M, runs, dtype, best[dtype])
+        print(json.dumps(row), flush=True)
+        found["rows"].append(row)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
