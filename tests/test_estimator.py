@@ -287,7 +287,7 @@ def test_summary_and_html(fitted):
     model, *_ = fitted
     text = model.summary()
     assert "2 of 2 processes in use" in text
-    assert text.count("SquaredExponential") == 2
+    assert text.count("length scale") == 2
     html = model._repr_html_()
     assert "<table>" in html
     assert "everywhere" in html
