@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from faults import Fit, Save
+from faults import Fit, Save, small
 
 
 def table(title: str, counts: Counter[str]) -> str:
@@ -32,12 +32,12 @@ def main() -> int:
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
     with tempfile.TemporaryDirectory() as folder:
-        save = Save(Path(folder))
+        save = Save(Path(folder), small())
         saves = save.killed(asked.saves, rng)
         save.parent.end()
         saved = table("saves", saves)
         print(saved, flush=True)
-        fit = Fit(Path(folder))
+        fit = Fit(Path(folder), processes=2)
         fits = fit.killed(asked.kills, rng)
         fit.parent.end()
         fitted = table("fits", fits)

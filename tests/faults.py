@@ -6,9 +6,11 @@ Importing takes far longer than a small fit, so one process imports everything a
 fork of it. That is safe as long as JAX has computed nothing before: it begins in the victim.
 """
 
+import copy
 import json
 import os
 import random
+import re
 import select
 import signal
 import subprocess
@@ -131,7 +133,8 @@ class Victim:
 
 def drafts(path: Path) -> list[Path]:
     """What is being written beside a file, or was when somebody was killed."""
-    return [p for p in path.parent.iterdir() if p.name.startswith(f".{path.name}.")]
+    name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+\.draft")
+    return [p for p in path.parent.iterdir() if name.fullmatch(p.name)]
 
 
 def print_of(path: Path) -> str:
@@ -152,8 +155,8 @@ def whole(path: Path, kind: str) -> bool:
 class Fit:
     """A small fit on the command line that writes a checkpoint after every block of steps."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, processes: int):
+        self.folder, self.processes = folder, processes
         data = datasets.noise_separation(0.2, n=60, random_state=1)
         table = np.c_[data.X, data.y]
         np.savetxt(folder / "data.csv", table, delimiter=",", header="x,y", comments="")
@@ -174,8 +177,8 @@ class Fit:
 
     def start(self, out: Path, limit: int = 0) -> Victim:
         words = (
-            "fit data.csv --target y --processes 2 --starts 2 --max-iter 300 --inducing 10 "
-            f"--checkpoint-every 0 --resume --force --json -o {out}"
+            f"fit data.csv --target y --processes {self.processes} --starts {self.processes} "
+            f"--max-iter 300 --inducing 10 --checkpoint-every 0 --resume --force --json -o {out}"
         )
         return self.parent.start("fit", limit, *words.split())
 
@@ -234,16 +237,23 @@ class Fit:
             time.sleep(0.002)
 
 
-class Save:
-    """A process that does nothing but save two models to one file."""
+def small() -> DAGP:
+    """A model that is there at once."""
+    data = datasets.noise_separation(0.0, n=40, random_state=0)
+    return DAGP(1, n_init=1, tol=0.1, inducing=5, random_state=0).fit(data.X, data.y)
 
-    def __init__(self, folder: Path):
+
+def clone_with(model: DAGP, seed: int) -> DAGP:
+    return copy.copy(model).set_params(random_state=seed)
+
+
+class Save:
+    """A process that does nothing but save a model to one file, with one seed and another."""
+
+    def __init__(self, folder: Path, model: DAGP):
         self.path = folder / "saved.dagp"
-        data = datasets.noise_separation(0.0, n=40, random_state=0)
-        self.models = []
-        for seed in (0, 1):
-            model = DAGP(1, n_init=1, tol=0.1, inducing=5, random_state=seed)
-            self.models.append(model.fit(data.X, data.y).save(folder / f"{seed}.dagp"))
+        seeds = (1, 2)
+        self.models = [clone_with(model, seed).save(folder / f"{seed}.dagp") for seed in seeds]
         self.prints = {print_of(path) for path in self.models}
         self.parent = Parent(folder, {"DAGP_CACHE": "off"})
 

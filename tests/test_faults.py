@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dagp import DAGP, datasets, storage
+from dagp import storage
 from dagp.errors import StorageError
-from faults import Fit, Save, drafts
+from faults import Fit, Save, drafts, small
 
 LONGEST = 240
 
@@ -32,13 +32,12 @@ def run(code, *words, **more):
 
 @pytest.fixture(scope="module")
 def model():
-    data = datasets.noise_separation(0.0, n=40, random_state=0)
-    return DAGP(1, n_init=1, tol=0.1, inducing=5, random_state=0).fit(data.X, data.y)
+    return small()
 
 
 @pytest.fixture(scope="module")
 def fit(tmp_path_factory):
-    fit = Fit(tmp_path_factory.mktemp("fit"))
+    fit = Fit(tmp_path_factory.mktemp("fit"), processes=1)
     yield fit
     fit.parent.end()
 
@@ -81,12 +80,11 @@ def test_read_only_folder_is_said(model, tmp_path):
             model.save(place)
 
 
-def test_kill_during_save_keeps_a_whole_file(tmp_path):
-    save = Save(tmp_path)
-    counts = save.killed(12, random.Random(0))
+def test_kill_during_save_keeps_a_whole_file(model, tmp_path):
+    save = Save(tmp_path, model)
+    counts = save.killed(6, random.Random(0))
     save.parent.end()
-    assert counts["kills"] == 12
-    assert counts["whole"] == 12
+    assert counts["kills"] == counts["whole"] == 6
 
 
 def test_what_the_killed_left_is_cleared_away(model, tmp_path):
@@ -120,8 +118,10 @@ def test_kill_during_fit_resumes_to_the_same_model(fit):
 
 
 @pytest.mark.slow
-def test_many_kills_during_fit_resume_to_the_same_model(fit):
+def test_many_kills_during_fit_resume_to_the_same_model(tmp_path):
+    fit = Fit(tmp_path, processes=2)
     counts = fit.killed(20, random.Random(2))
+    fit.parent.end()
     assert counts["identical"] == counts["fits"]
     assert counts["broken"] == 0
 
@@ -149,46 +149,31 @@ MEMORY = """
 
     jax.numpy.zeros(1).block_until_ready()
     from dagp import DAGP
+    from dagp.cli.app import app
 
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + 2**30, taken + 2**30))
+    x, y = np.loadtxt(sys.argv[2], delimiter=",", skiprows=1).T
+    try:
+        DAGP(1, n_init=1, max_iter=25, inducing=400).fit(x[:, None], y)
+    except MemoryError as error:
+        print(error, flush=True)
+    app(sys.argv[1:])
 """
 
 
 def test_memory_limit_is_said(tmp_path):
     """Ample for the programs, far too little for arrays of rows times inducing points."""
-    library = (
-        MEMORY
-        + """
-    x = np.linspace(0, 1, 100_000)[:, None]
-    try:
-        DAGP(1, n_init=1, max_iter=25, inducing=400).fit(x, np.sin(9 * x[:, 0]))
-    except MemoryError as error:
-        print(error)
-    """
-    )
-    done = run(library)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "batch_size" in done.stdout or "allocate" in done.stdout
-    table = tmp_path / "data.csv"
+    table, out = tmp_path / "data.csv", tmp_path / "model.dagp"
     x = np.linspace(0, 1, 100_000)
     np.savetxt(table, np.c_[x, np.sin(9 * x)], delimiter=",", header="x,y", comments="")
-    command = (
-        MEMORY
-        + """
-    from dagp.cli.app import app
-    app(sys.argv[1:])
-    """
-    )
-    words = (
-        f"fit {table} -t y --processes 1 --inducing 400 --starts 1 --max-iter 25 "
-        f"--batch-size 100000 -o {tmp_path}/m.dagp"
-    )
-    done = run(command, *words.split())
+    words = f"fit {table} -t y --processes 1 --inducing 400 --starts 1 --max-iter 25 -o {out}"
+    done = run(MEMORY, *words.split(), "--batch-size", len(x))
     assert done.returncode == 1, done.stderr[-2000:]
-    assert "Error: Not enough memory" in done.stderr
+    assert done.stdout.startswith("Not enough memory; a smaller batch_size")
+    assert "Error: Not enough memory; --batch-size" in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "m.dagp").exists()
+    assert not out.exists()
 
 
 def test_two_writers_leave_one_whole_file(tmp_path):
