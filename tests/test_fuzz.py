@@ -42,7 +42,7 @@ def cases(draw, menu):
 def test_random_data_are_fitted_or_refused_in_words():
     answers = collections.Counter()
 
-    @settings(max_examples=40, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=24, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(case=cases(SMALL))
     def run(case):
         answers[check(case).partition(":")[0]] += 1

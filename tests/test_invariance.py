@@ -7,13 +7,18 @@ short training run, allows; where the search may take another way, the answer ha
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dagp import DAGP, GP, Noise, kernels
 
 QUICK = {"n_init": 1, "max_iter": 50, "tol": 1e-3, "inducing": 8, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def examples(count):
+    """Every example is a fit: what fails is not fitted again and again to make it smaller."""
+    return settings(max_examples=count, phases=[Phase.generate])
 
 
 def two_lines(n=48, outputs=1):
@@ -61,7 +66,7 @@ def agreement(first, second):
 # ---------------------------------------------------------------------------------- rows
 
 
-@settings(max_examples=4)
+@examples(4)
 @given(order=st.permutations(range(len(X))))
 def test_rows_may_come_in_any_order(model, order):
     shuffled = DAGP(**QUICK).fit(X[order], Y[order])
@@ -70,7 +75,7 @@ def test_rows_may_come_in_any_order(model, order):
     assert shuffled.lower_bound_ == model.lower_bound_
 
 
-@settings(max_examples=4)
+@examples(4)
 @given(counts=st.lists(st.integers(0, 3), min_size=len(X), max_size=len(X)))
 def test_weights_are_repetitions(counts):
     counts = np.maximum(counts, np.arange(len(X)) % 4 == 0)  # enough distinct rows are left
@@ -95,7 +100,7 @@ OFFSETS = st.sampled_from([0.0, 1.0, -1e3])
 """In units of the scale: a larger one leaves the data fewer digits."""
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(x_scale=POWERS, y_scale=POWERS, x_offset=OFFSETS, y_offset=OFFSETS)
 def test_units_do_not_matter(model, x_scale, y_scale, x_offset, y_offset):
     def x_map(x):
@@ -118,6 +123,7 @@ def test_units_do_not_matter(model, x_scale, y_scale, x_offset, y_offset):
     np.testing.assert_allclose(density, model.score_samples(X, Y), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_every_output_has_its_own_unit():
     inputs, outputs, _ = two_lines(outputs=2)
     scale, offset = np.array([1e6, 1e-9]), np.array([0.0, 7.0])
@@ -142,6 +148,7 @@ def test_a_mirror_image_has_the_same_answer(model, x_sign, y_sign):
 # ----------------------------------------------------------------------------- processes
 
 
+@pytest.mark.slow
 def test_processes_may_be_listed_in_any_order():
     one = DAGP(processes=[GP(), Noise()], **QUICK).fit(X, Y)
     other = DAGP(processes=[Noise(), GP()], **QUICK).fit(X, Y)
@@ -168,11 +175,12 @@ def with_column(inputs, values):
     return np.hstack([inputs, np.broadcast_to(values, inputs.shape)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["constant", "random"])
 def test_a_column_nothing_looks_at_changes_nothing(column):
     """Kernels that look at the first column, and a start that is stated: only rounding is left."""
     kernel = kernels.SquaredExponential(lengthscale=0.7, active=[0])
-    settings = {**QUICK, "processes": GP(kernel, noise_std=0.2), "gate": GP(kernel)}
+    stated = {**QUICK, "processes": GP(kernel, noise_std=0.2), "gate": GP(kernel)}
     places = np.linspace(-2, 2, 8)[:, None]
     rng = np.random.default_rng(1)
     extra, asked = (
@@ -180,13 +188,14 @@ def test_a_column_nothing_looks_at_changes_nothing(column):
         if column == "constant"
         else (rng.standard_normal(X.shape), rng.standard_normal(ASKED.shape))
     )
-    one = DAGP(**{**settings, "inducing": places}).fit(X, Y, labels=PROCESS)
-    wide = DAGP(**{**settings, "inducing": with_column(places, 5.0)})
+    one = DAGP(**{**stated, "inducing": places}).fit(X, Y, labels=PROCESS)
+    wide = DAGP(**{**stated, "inducing": with_column(places, 5.0)})
     wide.fit(with_column(X, extra), Y, labels=PROCESS)
     there = wide.predict_mixture(with_column(ASKED, asked))
     same_mixtures(there, one.predict_mixture(ASKED), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["constant", "random"])
 def test_a_column_that_says_nothing_costs_little(model, column):
     """The search knows other ways with two inputs than with one, but finds the same answer.
@@ -205,7 +214,7 @@ def test_a_column_that_says_nothing_costs_little(model, column):
 # --------------------------------------------------------------------------------- calls
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(cuts=st.lists(st.integers(0, 2500), min_size=1, max_size=6))
 def test_predictions_do_not_depend_on_how_a_call_is_split(model, cuts):
     asked = np.linspace(-2, 2, 2500)[:, None]

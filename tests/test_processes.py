@@ -99,6 +99,20 @@ def test_uniform_has_a_range_where_an_output_never_varies():
     np.testing.assert_array_equal([process.low, process.high], [[0.5, -3.0], [1.5, 3.0]])
 
 
+def test_clutter_that_goes_on_covers_the_data_at_hand():
+    before, now = setting(INDUCING), setting(INDUCING, y_high=np.array([9.0]))
+    uniform = Uniform().resumed(Uniform().build(before), now)
+    np.testing.assert_array_equal([uniform.low, uniform.high], [now.y_low, now.y_high])
+    stated = Uniform(low=-5.0, high=5.0)
+    kept = stated.resumed(stated.build(before), now)
+    np.testing.assert_array_equal([kept.low, kept.high], [[-5.0], [5.0]])
+    trained = eqx.tree_at(lambda noise: noise.std.raw, Noise().build(before), np.array(7.0))
+    noise = Noise().resumed(trained, now)
+    assert float(noise.std.raw) == 7.0
+    np.testing.assert_array_equal(noise.spread.high, now.y_high)
+    np.testing.assert_array_equal(noise.tails.mean, (now.y_low + now.y_high) / 2)
+
+
 @pytest.mark.parametrize("floor", [0.0, 0.7])
 def test_gp_expected_log_density_by_quadrature(floor):
     rng = np.random.default_rng(1)

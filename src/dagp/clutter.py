@@ -185,6 +185,10 @@ class Noise(ProcessPrior):
             np.asarray(float(even)),
         )
 
+    def resumed(self, trained: Process, setting: Setting) -> Process:
+        ranges = _spread(setting)
+        return eqx.tree_at(lambda noise: (noise.spread, noise.tails), trained, ranges)
+
 
 @dataclass(frozen=True)
 class Uniform(ProcessPrior):
@@ -208,6 +212,9 @@ class Uniform(ProcessPrior):
         if not np.all(low < high):
             raise ValueError(f"Uniform needs low < high, got low={self.low} and high={self.high}.")
         return UniformProcess(low, high)
+
+    def resumed(self, trained: Process, setting: Setting) -> Process:
+        return self.build(setting)
 
 
 def _spread(setting: Setting) -> tuple[UniformProcess, NoiseTails]:

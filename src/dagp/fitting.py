@@ -14,7 +14,7 @@ from dagp.model import Batch, DataAssociation
 from dagp.processes import Growth
 from dagp.race import Contender, Tell, ranked
 from dagp.search import prune, search
-from dagp.starts import Problem, build, grown, starts
+from dagp.starts import Problem, build, grown, resumed, starts
 from dagp.stochastic import (
     DECAY,
     FIRST_LEARNING_RATE,
@@ -81,6 +81,8 @@ def fit_collapsed(
     problem: Problem, options: Options, previous: DataAssociation | None = None
 ) -> Fit:
     """Search, and train on all data at once or in batches."""
+    if previous is not None:
+        previous = as_natural(resumed(problem, previous))
     size = options.batch_size
     looked_at = problem if size is None else _part(problem, max(LOOKED_AT, size), options.rng)
     if size is not None and previous is not None:

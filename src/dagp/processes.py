@@ -308,6 +308,10 @@ class ProcessPrior(abc.ABC):
         """The process that was asked for, beginning as the plain one that the search found."""
         return plain
 
+    def resumed(self, trained: Process, setting: Setting) -> Process:
+        """A trained process, to go on with other data."""
+        return trained
+
 
 @dataclass(frozen=True)
 class GP(ProcessPrior):

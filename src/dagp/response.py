@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.bounds import responsibilities
-from dagp.data import Sample, to_batch
+from dagp.data import Sample, canonical, to_batch
 from dagp.model import Batch, DataAssociation
 from dagp.posterior import CHUNK, Posterior
 from dagp.processes import Function, Process, Uneven
@@ -53,7 +53,8 @@ def doubted(posterior: Posterior, sample: Sample) -> Posterior:
     model, units = posterior.model, posterior.units
     if model.n_processes == 1 or not any(map(_concerned, model.groups)):
         return posterior
-    standard = units.apply(sample)
+    # In canonical order, so that the sums do not depend on that of the rows.
+    standard = units.apply(canonical(sample)[0])
     lost: Any = None
     with numerics(posterior.dtype):
         for batch in _batches(standard, model.n_processes):

@@ -30,6 +30,7 @@ __all__ = [
     "inducing_inputs",
     "k_means",
     "portfolio",
+    "resumed",
     "starts",
 ]
 
@@ -340,6 +341,14 @@ def build(problem: Problem, start: Start) -> DataAssociation:
     setting = setting_of(problem, start)
     processes = [prior.build(setting) for prior in problem.priors]
     return DataAssociation.assemble(processes, build_gate(problem.gate, setting, len(processes)))
+
+
+def resumed(problem: Problem, previous: DataAssociation) -> DataAssociation:
+    """A trained model to go on with: what clutter knew of the range of its data is out of date."""
+    setting = setting_of(problem, Start("warm", np.zeros((0, 0)), 1.0, 1.0))
+    trained = map(previous.process, range(problem.n_processes))
+    processes = [p.resumed(q, setting) for p, q in zip(problem.priors, trained, strict=True)]
+    return DataAssociation.assemble(processes, previous.gate)
 
 
 def grown(
