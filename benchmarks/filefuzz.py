@@ -94,7 +94,8 @@ def main() -> int:
         "# Damaged and forged files\n\n"
         f"`python benchmarks/filefuzz.py --mutations {asked.mutations} --seed {asked.seed}`\n\n"
         "*refused*: a `StorageError`; *same*: what was saved; *another*: a model that predicts\n"
-        "numbers, from a file whose checksums somebody has computed anew.\n\n" + text
+        "numbers, or a checkpoint of the same fit with other numbers, from a file whose checksums\n"
+        "somebody has computed anew.\n\n" + text
     )
     return int(any(key[2] == "FAILED" for key in counts))
 

@@ -6,6 +6,7 @@ Importing takes far longer than a small fit, so one process imports everything a
 fork of it. That is safe as long as JAX has computed nothing before: it begins in the victim.
 """
 
+import contextlib
 import copy
 import json
 import os
@@ -126,9 +127,11 @@ class Victim:
             self._code = int(self._next())
         return self._code
 
-    def kill(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
-        assert self.code() == -signal.SIGKILL
+    def kill(self) -> bool:
+        """Whether it was still there to be killed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        return self.code() == -signal.SIGKILL
 
 
 def drafts(path: Path) -> list[Path]:
@@ -210,9 +213,8 @@ class Fit:
             time.sleep(rng.uniform(0, 0.2 * self.seconds))
         else:
             time.sleep(rng.uniform(0, self.seconds))
-        if victim.ended():
+        if victim.ended() or not victim.kill():
             return False
-        victim.kill()
         counts["kills"] += 1
         if drafts(note) or drafts(out):
             counts["while a file was written"] += 1

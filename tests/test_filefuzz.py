@@ -134,6 +134,13 @@ def test_parameters_that_are_no_numbers_are_refused_at_loading(model):
     assert len(numbers) - refused <= 3
 
 
+def test_a_checkpoint_of_what_is_no_number_is_refused(checkpoint):
+    described, arrays = apart(checkpoint.content)
+    for array in arrays:
+        array[...] = np.nan if array.dtype.kind == "f" else array
+    assert checkpoint.judged(together(described, arrays)) == "refused"
+
+
 def test_a_file_cannot_say_where_the_next_fit_writes(model, tmp_path):
     """Settings of one run of the program are refused: a checkpoint is overwritten and removed."""
     described = apart(model.content).described

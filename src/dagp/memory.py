@@ -80,11 +80,14 @@ def _checked(found: Any, kind: type, state: Any) -> Any:
 
 
 def _like(one: Any, other: Any) -> bool:
-    """Whether two trees have the same structure, and arrays of the same shapes."""
+    """Whether a tree of numbers has the structure of another, and arrays of the same shapes."""
     if jax.tree.structure(one) != jax.tree.structure(other):
         return False
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return all(np.shape(a) == np.shape(b) and _kind(a) == _kind(b) for a, b in pairs)
+    return all(
+        np.shape(a) == np.shape(b) and _kind(a) == _kind(b) and np.all(np.isfinite(a))
+        for a, b in pairs
+    )
 
 
 def _kind(leaf: Any) -> str:
