@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dagp import GP, DeepGP, Uniform
+from dagp import DAGP, GP, DeepGP, Uniform
 from dagp.bounds import collapsed, settle
 from dagp.data import Sample, Units
 from dagp.gate import ConstantGate
@@ -169,3 +169,14 @@ def test_deep_processes_are_left_alone():
     deep = prior.grown(prior.build(here), here)
     model = DataAssociation.assemble([deep, CLUTTER.build(here)], GATE)
     assert widened(model, X, y) is model
+
+
+def test_fits_end_with_it_and_go_on_without():
+    X, y = polluted(5, 40)
+    model = DAGP(processes=[GP(), CLUTTER], n_init=1, tol=1e-1, random_state=0).fit(X, y[:, 0])
+    trained, answers = model.stream_.model, model.posterior_
+    rows = Sample(X, y, np.ones(40), np.full(40, -1))
+    expected = doubted(Posterior(trained, answers.units), rows).model.process(0).latent.q
+    found = answers.model.process(0).latent.q
+    np.testing.assert_allclose(found.precision, expected.precision, rtol=1e-9)
+    assert np.any(found.precision != trained.process(0).latent.q.precision)
