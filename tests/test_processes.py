@@ -94,9 +94,11 @@ def test_uniform_covers_the_observed_range_or_what_the_user_stated_in_their_unit
 
 
 def test_uniform_has_a_range_where_an_output_never_varies():
-    still = {"y_low": np.array([1.0, -3.0]), "y_high": np.array([1.0, 3.0])}
-    process = Uniform().build(setting(INDUCING, outputs=2, **still))
-    np.testing.assert_array_equal([process.low, process.high], [[0.5, -3.0], [1.5, 3.0]])
+    # The first never varies, the second by so little that its variance would be zero in float32.
+    still = {"y_low": np.array([1.0, 0.0, -3.0]), "y_high": np.array([1.0, 1e-21, 3.0])}
+    process = Uniform().build(setting(INDUCING, outputs=3, **still))
+    np.testing.assert_array_equal(process.low, [0.5, -0.5, -3.0])
+    np.testing.assert_array_equal(process.high, [1.5, 0.5, 3.0])
 
 
 def test_clutter_that_goes_on_covers_the_data_at_hand():

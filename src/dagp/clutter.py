@@ -14,6 +14,8 @@ from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
 
 __all__ = ["Noise", "NoiseProcess", "NoiseTails", "Uniform", "UniformProcess"]
 
+_NARROWEST = 1e-15
+"""Width of a range, in standardised units, whose square is a number in single precision too."""
 _TAILS = 0.05
 """Share of evenly spread noise that is left for its tails."""
 _OUTSIDE = -1e30
@@ -225,8 +227,8 @@ def _spread(setting: Setting) -> tuple[UniformProcess, NoiseTails]:
 
 
 def _observed_range(setting: Setting) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the outputs; an output that never varies has a range of one standardised unit."""
-    room = np.where(setting.y_high > setting.y_low, 0.0, 0.5)
+    """Ends of the outputs; an output that hardly varies has a range of one standardised unit."""
+    room = np.where(setting.y_high - setting.y_low > _NARROWEST, 0.0, 0.5)
     return setting.y_low - room, setting.y_high + room
 
 
