@@ -17,7 +17,6 @@ from fuzzing.cases import GATES, KERNELS, PROCESSES, SMALL, WIDE, Case, chosen, 
 from fuzzing.property import check
 from fuzzing.runner import Worker, counted
 
-
 PLAIN = dataclasses.replace(
     drawn(SMALL, 1), way="fit", inputs="uniform", targets="curves", weights="none", labels="none"
 )
