@@ -125,7 +125,7 @@ def place(tmp_path_factory):
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
 
-    def run(*words):
+    def run(*words, limit=WATCHDOG):
         return subprocess.run(
             [sys.executable, "-c", "from dagp.cli import main; main()", *words],
             cwd=folder,
@@ -133,7 +133,7 @@ def place(tmp_path_factory):
             capture_output=True,
             stdin=subprocess.DEVNULL,
             text=True,
-            timeout=WATCHDOG,
+            timeout=limit,
         )
 
     made = run(*WORDS["fit"].split())
@@ -164,7 +164,7 @@ def test_every_command_is_watched():
 )
 def test_every_command_ends(place, command):
     folder, run = place
-    answer = run(*WORDS[command].split())
+    answer = run(*WORDS[command].split(), limit=WATCHDOG * (6 if command in LONG else 1))
     assert answer.returncode == 0, answer.stderr
     words = WORDS[command].split()
     if "-o" in words:
