@@ -171,6 +171,7 @@ class Fit:
         }
         self.parent = Parent(folder, environment)
         self._out = folder / "whole.dagp"
+        self._known: set[Path] = set()
         # The first run compiles, the second shows how long one takes that need not.
         for _ in range(2):
             begin = time.monotonic()
@@ -191,6 +192,7 @@ class Fit:
         out = self.folder / "killed.dagp"
         note = out.with_name(f"{out.name}.checkpoint")
         while counts["kills"] < kills or note.exists() or not counts["fits"]:
+            self._known = set(drafts(note) + drafts(out))
             victim = self.start(out)
             if counts["kills"] < kills and self._kill(victim, out, note, counts, rng):
                 continue
@@ -216,7 +218,7 @@ class Fit:
         if victim.ended() or not victim.kill():
             return False
         counts["kills"] += 1
-        if drafts(note) or drafts(out):
+        if {*drafts(note), *drafts(out)} - self._known:
             counts["while a file was written"] += 1
         elif note.exists():
             counts["between two checkpoints"] += 1
@@ -224,9 +226,6 @@ class Fit:
             counts["after the model was saved" if out.exists() else "before a checkpoint"] += 1
         for file, kind in ((note, "checkpoint"), (out, "model")):
             counts["broken"] += file.exists() and not whole(file, kind)
-        # What the dead were writing is counted once; the next writer clears it away.
-        for draft in drafts(note) + drafts(out):
-            draft.unlink()
         return True
 
     def _wait(self, victim: Victim, note: Path) -> None:
@@ -263,14 +262,16 @@ class Save:
         """Kill it that often while it saves; the file must be one of the two, whole."""
         counts: Counter[str] = Counter(kills=0, whole=0)
         while counts["kills"] < kills:
+            known = set(drafts(self.path))
             victim = self.parent.start("save", str(self.path), *map(str, self.models))
             victim.wait_for("ready")
             time.sleep(rng.uniform(0, 0.1))
             victim.kill()
             counts["kills"] += 1
-            counts["while a file was written"] += bool(drafts(self.path))
+            counts["while a file was written"] += bool(set(drafts(self.path)) - known)
             counts["before the first file"] += not self.path.exists()
             counts["whole"] += not self.path.exists() or print_of(self.path) in self.prints
-            for draft in drafts(self.path):
-                draft.unlink()
+        # Whoever saves next, undisturbed, clears away what the dead have left.
+        DAGP.load(self.models[0]).save(self.path)
+        counts["left behind"] = len(drafts(self.path))
         return counts

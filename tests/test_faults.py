@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dagp import storage
+from dagp import storage, wholefile
 from dagp.errors import StorageError
 from faults import Fit, Save, drafts, small
 
@@ -85,6 +85,7 @@ def test_kill_during_save_keeps_a_whole_file(model, tmp_path):
     counts = save.killed(6, random.Random(0))
     save.parent.end()
     assert counts["kills"] == counts["whole"] == 6
+    assert counts["left behind"] == 0
 
 
 def test_what_the_killed_left_is_cleared_away(model, tmp_path):
@@ -95,6 +96,8 @@ def test_what_the_killed_left_is_cleared_away(model, tmp_path):
         draft.write_bytes(b"half")
     model.save(path)
     assert sorted(tmp_path.iterdir()) == sorted([path, other])
+    wholefile.discard(other.with_name("other.dagp"))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_somebody_is_writing_is_left_alone(tmp_path):
@@ -114,7 +117,7 @@ def test_kill_during_fit_resumes_to_the_same_model(fit):
     counts = fit.killed(2, random.Random(1))
     assert counts["kills"] == 2
     assert counts["identical"] == counts["fits"] >= 1
-    assert counts["broken"] == 0
+    assert counts["broken"] == counts["left behind"] == 0
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from dagp.errors import StorageError
 from dagp.fitted import fitted_process
 from dagp.memory import Memory
 from dagp.version import __version__
+from dagp.wholefile import discard
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -172,7 +173,7 @@ def checkpoint(estimator: "DAGP", sample: Sample) -> Memory | None:
 def forget_checkpoint(estimator: "DAGP") -> None:
     """Remove the checkpoint of a fit that is complete, unless somebody needs it a little longer."""
     if estimator.checkpoint is not None and not _longer.get():
-        Path(estimator.checkpoint).unlink(missing_ok=True)
+        discard(estimator.checkpoint)
 
 
 @contextmanager

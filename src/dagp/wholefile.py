@@ -15,7 +15,7 @@ try:
 except ModuleNotFoundError:  # pragma: no cover  (Windows: drafts of the dead stay)
     fcntl = None
 
-__all__ = ["replace"]
+__all__ = ["discard", "replace"]
 
 _DRAFT = ".draft"
 
@@ -43,6 +43,16 @@ def replace(path: str | Path, fill: Callable[[BinaryIO], None]) -> Path:
     _sync_folder(path.parent)
     _tidy(path)
     return path
+
+
+def discard(path: str | Path) -> None:
+    """Remove a file, if it is there, with what killed writers left beside it.
+
+    >>> discard("a file that is not there")
+    """
+    path = Path(path)
+    path.unlink(missing_ok=True)
+    _tidy(path)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from dagp.errors import StorageError
 from dagp.estimator import DAGP
 from dagp.processes import GP
 from dagp.validation import GENEROUS, check_labels, check_weights
+from dagp.wholefile import discard
 
 __all__ = ["fit"]
 
@@ -127,7 +128,7 @@ def fit(
     with noted() as notes, modelfile.keeping_checkpoint():
         _fit(model, training, checkpoint)
     modelfile.save(model, out, (training.X, training.y), target)
-    checkpoint.unlink(missing_ok=True)
+    discard(checkpoint)
     if as_json:
         answer = modelfile.about(model) | {
             "model": str(out),
