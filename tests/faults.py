@@ -57,8 +57,8 @@ PARENT = """
         if victim == 0:
             os.dup2(os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
             {"fit": run, "save": save}[asked["do"]](*asked["words"])
-        os.write(1, b"%d\\n" % victim)
-        os.write(1, b"%d\\n" % os.waitstatus_to_exitcode(os.waitpid(victim, 0)[1]))
+        os.write(1, b"begun %d\\n" % victim)
+        os.write(1, b"ended %d\\n" % os.waitstatus_to_exitcode(os.waitpid(victim, 0)[1]))
 """
 LONGEST = 600
 
@@ -103,28 +103,30 @@ class Victim:
     def __init__(self, parent: Parent):
         self._parent = parent
         self._heard: list[str] = []
-        self._pid = int(self._next())
         self._code: int | None = None
+        self._pid = self._number("begun")
 
-    def _next(self) -> str:
-        """The next number: what a child prints for people is none."""
-        while not (line := self._parent.said() or "").lstrip("-").isdigit():
-            self._heard.append(line)
-            assert line, "the process has died"
-        return line
+    def _number(self, word: str) -> int:
+        """The number that its parent says after a word; other lines are its own."""
+        while not (found := [h for h in self._heard if h.startswith(f"{word} ")]):
+            self._heard.append(self._parent.said() or "")
+            assert self._heard[-1], "the process has died"
+        return int(found[0].split()[1])
 
     def wait_for(self, word: str) -> None:
         while word not in self._heard:
             self._heard.append(self._parent.said() or word)
 
     def ended(self) -> bool:
-        if self._code is None and (line := self._parent.said(0)) is not None:
-            self._code = int(line) if line.lstrip("-").isdigit() else None
+        while (line := self._parent.said(0)) if self._code is None else None:
+            self._heard.append(line)
+            if line.startswith("ended "):
+                self._code = self._number("ended")
         return self._code is not None
 
     def code(self) -> int:
         if self._code is None:
-            self._code = int(self._next())
+            self._code = self._number("ended")
         return self._code
 
     def kill(self) -> bool:
