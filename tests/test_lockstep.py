@@ -40,7 +40,7 @@ def _begun(problem, start, batch):
 
 @pytest.fixture(scope="module")
 def alone(contest):
-    """Each run by itself; the second may not go as far."""
+    """Each run by itself."""
     entered, batch = contest
     return [train(state, batch, max_iter=3 * BLOCK, tol=1e-3) for _, state in entered]
 

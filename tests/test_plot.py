@@ -67,6 +67,17 @@ def test_overview_has_three_parts_and_names(example):
     assert [ax.get_title(loc="left") for ax in axes] == ["joint posterior", "assignment", "gate"]
 
 
+def test_lines_are_stronger_than_bands_and_rare_processes_stay_visible():
+    _, ax = plt.subplots()
+    x, weight = np.linspace(0, 1, 5), np.array([1.0, 1.0, 0.05, 0.05, 0.0])
+    plot._faded(ax, x, x, np.ones(5), weight, plot.colour(0))
+    line, band = ax.collections
+    np.testing.assert_allclose(line.get_colors()[[0, 2], 3], [1.0, 0.05**0.5])
+    np.testing.assert_allclose(band.get_facecolor()[0, 3], 0.3)
+    assert np.all(line.get_colors()[:, 3] > 2 * band.get_facecolor()[:, 3])
+    plt.close()
+
+
 def test_several_inputs_are_swept_one_at_a_time():
     data = datasets.cartpole(n=30, n_test=1, random_state=0)
     model = DAGP(n_init=1, max_iter=200, tol=1.0, inducing=10, random_state=0)

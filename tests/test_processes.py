@@ -198,7 +198,8 @@ def test_columns_out_of_range(kernel):
 
 def test_columns_in_range():
     kernel = 2.0 * (kernels.Matern32(active=[-2]) + kernels.Linear(active=[1, 0]))
-    GP(kernel=kernel).build(setting(np.zeros((3, 2)) + np.arange(3)[:, None]))
+    process = GP(kernel=kernel).build(setting(np.zeros((3, 2)) + np.arange(3)[:, None]))
+    assert process.latent.inducing.raw.shape == (3, 2)
 
 
 def test_values_that_cannot_be():

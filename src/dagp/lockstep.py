@@ -15,7 +15,7 @@ import numpy as np
 from dagp.bounds import Bound
 from dagp.memory import current
 from dagp.model import Batch
-from dagp.train import BLOCK, Result, State, Stretch, climbing, first, step
+from dagp.train import Result, State, Stretch, climbing, first, run_block
 from dagp.typing import Array, Float
 
 __all__ = ["pays", "run_blocks", "train_together"]
@@ -37,11 +37,7 @@ def run_blocks(
 ) -> tuple[tuple[State, ...], Bound]:
     """A block of steps of every run, each at its own rate."""
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-
-    def block(state: State, rate: Float[Array, ""]) -> tuple[State, Bound]:
-        return jax.lax.scan(lambda s, _: step(s, batch, rate), state, length=BLOCK)
-
-    stacked, bounds = jax.vmap(block)(stacked, rates)
+    stacked, bounds = jax.vmap(run_block, in_axes=(0, None, 0))(stacked, batch, rates)
     # Taken apart in here: outside, every leaf of every run would be a program of its own.
     runs = range(len(states))
     return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in runs), bounds

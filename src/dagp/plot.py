@@ -241,13 +241,14 @@ def _faded(
 ) -> None:
     """A line with a band, drawn piece by piece so that opacity can follow the weight."""
     likely = np.clip((weight[1:] + weight[:-1]) / 2, 0.0, 1.0)
-    # The small power keeps a rare process visible.
-    colours = np.array([(*to_rgb(shade), a) for a in likely**0.3])
+    # The root keeps a rare process visible.
+    strong, pale = (
+        [(*to_rgb(shade), a) for a in power] for power in (likely**0.5, 0.3 * likely**0.7)
+    )
     line = np.stack([x, mean], axis=1)
     ax.add_collection(
-        LineCollection(list(np.stack([line[:-1], line[1:]], axis=1)), colors=colours, lw=2)
+        LineCollection(list(np.stack([line[:-1], line[1:]], axis=1)), colors=strong, lw=2)
     )
     low, high = (np.stack([x, mean + s * _BAND * std], axis=1) for s in (-1, 1))
     pieces = np.stack([low[:-1], low[1:], high[1:], high[:-1]], axis=1)
-    colours[:, 3] = 0.3 * likely**0.7
-    ax.add_collection(PolyCollection(list(pieces), facecolors=colours, edgecolors="none"))
+    ax.add_collection(PolyCollection(list(pieces), facecolors=pale, edgecolors="none"))

@@ -21,7 +21,13 @@ from dagp.version import __version__
 __all__ = [
     "COMMANDS",
     "CommandError",
+    "Decimal",
+    "Delimiter",
+    "Force",
     "InputError",
+    "ModelFile",
+    "Shown",
+    "Target",
     "app",
     "check_output",
     "console",
@@ -90,6 +96,16 @@ def _fetched(name: str) -> Any:
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name)(getattr(importlib.import_module(f"dagp.cli.{name}"), name))
     return get_command(alone)
+
+
+Force = Annotated[bool, typer.Option("--force", help="Write over an existing file.")]
+ModelFile = Annotated[Path, typer.Argument(help="Model file.")]
+Delimiter = Annotated[str | None, typer.Option(help="Between cells; found out if left out.")]
+Decimal = Annotated[str | None, typer.Option(help=". or , in numbers; found out if left out.")]
+Shown = Annotated[
+    str | None, typer.Option(help="Table to show; what the model was fitted to if left out.")
+]
+Target = Annotated[str | None, typer.Option(help="Column with outputs; as in the fit if left out.")]
 
 
 class _Careful(TyperGroup):

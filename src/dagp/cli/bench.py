@@ -19,7 +19,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dagp import __version__, datasets
-from dagp.cli.app import check_output, messages
+from dagp.cli.app import Force, check_output, messages
 from dagp.cli.progress import noted
 from dagp.data import Sample, Units, to_batch
 from dagp.estimator import DAGP
@@ -39,7 +39,7 @@ def bench(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="JSON file; stdout if left out.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    force: Force = False,
 ) -> None:
     """Measure how fast it is on this machine."""
     if out is not None:

@@ -13,7 +13,7 @@ import typer
 
 from dagp import modelfile
 from dagp.cli import tables
-from dagp.cli.app import InputError, check_output, console, say
+from dagp.cli.app import Decimal, Delimiter, Force, InputError, check_output, console, say
 from dagp.cli.interrupt import Keeper
 from dagp.cli.progress import fit_with_progress, noted, show_summary
 from dagp.clutter import Noise
@@ -87,19 +87,15 @@ def fit(
         str | None,
         typer.Option(help="Column: the process of a row, from 0; empty or -1 where unknown."),
     ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="Between cells; found out if left out.")
-    ] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help=". or , in numbers; found out if left out.")
-    ] = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
     checkpoint_every: Annotated[
         float, typer.Option(min=0, help="Seconds between notes of progress.")
     ] = 30.0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where a fit was cut off.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Results as JSON on stdout.")] = False,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file.")] = Path("model.dagp"),
 ) -> None:

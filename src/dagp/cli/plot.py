@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 from dagp import plot as pictures
-from dagp.cli.app import InputError, check_output, console
+from dagp.cli.app import Force, InputError, ModelFile, Shown, Target, check_output, console
 from dagp.cli.models import data_of, opened_model
 from dagp.cli.progress import noted
 from dagp.estimator import DAGP
@@ -16,20 +16,16 @@ __all__ = ["plot", "save_overview"]
 
 
 def plot(
-    model: Annotated[Path, typer.Argument(help="Model file.")],
+    model: ModelFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Picture: .png, .pdf or .svg.")] = Path(
         "figure.png"
     ),
-    data: Annotated[
-        str | None, typer.Option(help="Table to show; what the model was fitted to if left out.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column with outputs; as in the fit if left out.")
-    ] = None,
+    data: Shown = None,
+    target: Target = None,
     feature: Annotated[
         str | None, typer.Option(help="Input along the horizontal axis; the first if left out.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    force: Force = False,
 ) -> None:
     """Draw the joint posterior, the assignments and the gate."""
     check_output(out, force)

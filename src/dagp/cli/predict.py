@@ -13,7 +13,17 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dagp import storage
 from dagp.cli import tables
-from dagp.cli.app import InputError, check_output, messages, say
+from dagp.cli.app import (
+    Decimal,
+    Delimiter,
+    Force,
+    InputError,
+    ModelFile,
+    Target,
+    check_output,
+    messages,
+    say,
+)
 from dagp.cli.models import Model, inputs_of, opened_model
 from dagp.mixture import Mixture
 
@@ -23,25 +33,19 @@ STDOUT = "-"
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model file.")],
+    model: ModelFile,
     data: Annotated[str, typer.Argument(help="CSV or Parquet file; - is standard input.")],
     out: Annotated[
         str, typer.Option("--out", "-o", help="CSV or Parquet file; - is standard output.")
     ] = STDOUT,
     level: Annotated[float, typer.Option(help="Probability between lower and upper.")] = 0.95,
-    target: Annotated[
-        str | None, typer.Option(help="Column with outputs; as in the fit if left out.")
-    ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="Between cells; found out if left out.")
-    ] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help=". or , in numbers; found out if left out.")
-    ] = None,
+    target: Target = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="JSON on stdout: the rows, or what OUT holds.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    force: Force = False,
 ) -> None:
     """Predict every row: the mixture, its interval, and each process.
 

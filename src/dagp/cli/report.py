@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 from dagp import report as pages
-from dagp.cli.app import check_output, console
+from dagp.cli.app import Force, ModelFile, Shown, Target, check_output, console
 from dagp.cli.models import data_of, opened_model
 from dagp.cli.progress import noted
 
@@ -15,16 +15,12 @@ __all__ = ["report"]
 
 
 def report(
-    model: Annotated[Path, typer.Argument(help="Model file.")],
+    model: ModelFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Page to write.")] = Path("report.html"),
-    data: Annotated[
-        str | None, typer.Option(help="Table to show; what the model was fitted to if left out.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column with outputs; as in the fit if left out.")
-    ] = None,
+    data: Shown = None,
+    target: Target = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    force: Force = False,
 ) -> None:
     """Write one self-contained page: pictures, tables, settings."""
     check_output(out, force)
