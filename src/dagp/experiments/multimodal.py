@@ -2,21 +2,19 @@
 
 from typing import Any
 
-import numpy as np
-from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import Bunch
 
 from dagp import datasets
 from dagp.baselines import BNNLV, GPR, MDN, OMGP
 from dagp.estimator import DAGP
 from dagp.experiments.experiment import Experiment, Row, fits
+from dagp.experiments.judge import PROBES, multimodal
 
 __all__ = ["MULTIMODAL"]
 
 _NOISE = {"text": 0.005, "figure": 0.05}
 """The data as the text of the paper describes them, and as its figure shows them."""
 _PROCESSES = 4
-_TOLERANCE = 0.07
 
 
 def data(variant: str, seed: int, quick: bool) -> Any:
@@ -32,17 +30,10 @@ def score(model: Any, data: Any) -> Row:
     row: Row = {"log_score": model.log_score(data.X_fresh, data.y_fresh)}
     if not isinstance(model, DAGP | OMGP):
         return row
-    x = data.X[:, 0]
-    middle = (x > 0) & (x < 5)
-    share = np.bincount(model.assignment_, minlength=_PROCESSES) / len(x)
-    row["processes"] = int(np.sum(share > 0.01))
-    row["ari"] = float(adjusted_rand_score(data.process[middle], model.assignment_[middle]))
-    if isinstance(model, DAGP):
-        left, centre = -np.sort(-model.predict_assignment([[-4.0], [2.0]]))
-        row["gate"] = bool(
-            np.all(np.abs(left[:2] - [2 / 3, 1 / 3]) < _TOLERANCE)
-            and np.all(np.abs(centre[:3] - 1 / 3) < _TOLERANCE)
-        )
+    gate = model.predict_assignment([[x] for x in PROBES]) if isinstance(model, DAGP) else None
+    found = multimodal(data.X[:, 0], data.process, model.assignment_, gate)
+    row |= {name: found[name] for name in ("processes", "ari", "gate") if name in found}
+    if gate is not None:
         row["structure"] = float(row["processes"] == 3 and row["gate"])
     return row
 

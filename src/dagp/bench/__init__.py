@@ -1,0 +1,1 @@
+"""How fast it is: the measurements behind `dagp bench`."""
