@@ -18,14 +18,13 @@ SAMPLES = 8
 def sparse(X: Any, Z: Any, outputs: int, variance: float, job: Job) -> Any:
     """GPflow's sparse variational GP."""
     lengthscales = np.full(X.shape[1], job["lengthscale"])
-    model = gpflow.models.SVGP(
+    return gpflow.models.SVGP(
         gpflow.kernels.SquaredExponential(variance, lengthscales),
         gpflow.likelihoods.Gaussian(job["noise"] ** 2),
         gpflow.inducing_variables.InducingPoints(Z.copy()),
         num_latent_gps=outputs,
         num_data=len(X),
     )
-    return model
 
 
 class Trained:
