@@ -1,12 +1,14 @@
-"""How fast it is, as JSON: import, first and second fit, milliseconds per step, predictions.
+"""How fast it is, as JSON: the same as `dagp bench`, with the same options.
 
-    python benchmarks/speed.py
+    python benchmarks/speed.py --suite full -o results/speed.json
 
-The same as `dagp bench`. Compare ratios within one run; seconds depend on the machine and on what
-else it does.
+Compare ratios within one run; seconds depend on the machine and on what else it does.
 """
 
-from dagp.cli.bench import bench
+import sys
+
+from dagp.cli import main
 
 if __name__ == "__main__":
-    bench()
+    sys.argv.insert(1, "bench")
+    main()

@@ -1,13 +1,11 @@
-"""The command line: what every command has in common, the demo and the speed suite."""
+"""The command line: what every command has in common, and the demo."""
 
 import importlib
-import json
 import re
 import subprocess
 import sys
 import warnings
 
-import jax
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from typer.testing import CliRunner
@@ -60,27 +58,6 @@ def test_demo_separates_the_example_and_writes_picture_and_report(tmp_path, caps
     assert "3 of 4 processes in use" in re.sub(r"\s+", " ", capsys.readouterr().out)
     assert (tmp_path / "here" / "overview.png").stat().st_size > 10_000
     assert "<!doctype html>" in (tmp_path / "here" / "report.html").read_text().lower()
-
-
-def test_bench_writes_its_figures(tmp_path, monkeypatch):
-    bench = importlib.import_module("dagp.cli.bench")
-    monkeypatch.setattr(bench, "measured", lambda: iter([("a_s", 1.5), ("b", {"c": 2})]))
-    answer = run("bench")
-    assert json.loads(answer.stdout) == {"a_s": 1.5, "b": {"c": 2}}
-    file = tmp_path / "bench.json"
-    assert run("bench", "-o", str(file)).exit_code == 0
-    assert json.loads(file.read_text())["a_s"] == 1.5
-    assert run("bench", "-o", str(file)).exit_code == 2
-
-
-def test_bench_times_a_step():
-    bench = importlib.import_module("dagp.cli.bench")
-    jax.config.update("jax_disable_most_optimizations", True)
-    try:
-        assert 0 < bench.step_ms(40, 1) < 1e4
-    finally:
-        jax.config.update("jax_disable_most_optimizations", False)
-    assert bench.seconds(lambda: None) < 1
 
 
 def test_time_left_is_what_the_pace_allows(monkeypatch):
