@@ -201,15 +201,23 @@ def _check_model(model: Any, processes: int, dtype: str) -> None:
         for gp in _of(part, SparseGP):
             check_columns(gp.kernel, gp.inducing.raw.shape[-1])
     for q in _of(model, Natural):
-        # As it is used: symmetric. An error of its own where there is no such factor.
-        precision = np.asarray(q.precision, np.float64)
-        np.linalg.cholesky((precision + np.swapaxes(precision, -1, -2)) / 2)
+        _insist(
+            _has_factor(np.asarray(q.precision, np.float64), dtype), "it knows less than nothing"
+        )
     for spread in _of(model, UniformProcess):
         _insist(np.all(spread.low <= spread.high), "clutter has no range")
     for tails in _of(model, NoiseTails):
         _insist(np.all((tails.share >= 0) & (tails.share <= 1)), "clutter has no tails")
     for noise in _of(model, NoiseProcess):
         _insist(np.all((noise.even == 0) | (noise.even == 1)), "clutter has no shape")
+
+
+def _has_factor(precision: np.ndarray, dtype: str) -> bool:
+    """Whether a precision is positive definite, as far as rounding can have left it so."""
+    symmetric = (precision + np.swapaxes(precision, -1, -2)) / 2
+    values = np.linalg.eigvalsh(symmetric)
+    rounding = precision.shape[-1] * np.finfo(dtype).eps * values[..., -1]
+    return bool(np.all(values[..., 0] > -rounding))
 
 
 def _of(tree: Any, kind: type) -> Iterator[Any]:

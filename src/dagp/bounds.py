@@ -6,7 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from dagp.gate import GPGate
-from dagp.model import Batch, DataAssociation, ModelMarginals, ModelProjection, NaturalRates
+from dagp.model import (
+    Batch,
+    DataAssociation,
+    ModelMarginals,
+    ModelProjection,
+    NaturalRates,
+    permitted,
+)
 from dagp.processes import over_samples
 from dagp.sparse import Marginals
 from dagp.typing import Array, Int, PerProcess, Scalar
@@ -75,7 +82,7 @@ def marginal(
     below the collapsed one; it needs samples, and has no closed-form steps.
     """
     log_density, log_weights = sampled(model, projection, batch, key)
-    joint = log_density + log_weights + batch.allowed
+    joint = permitted(log_density + log_weights, batch)
     data = jnp.sum(batch.weight * jax.nn.logsumexp(joint, axis=1))
     kl, prior = model.kl(), model.log_prior()
     return Bound(data - kl + prior, data, kl, prior)

@@ -161,8 +161,10 @@ def as_moments(model: DataAssociation) -> DataAssociation:
         if not isinstance(node, Natural):
             return node
         centre, root = node.centre_and_root()
-        covariance = jnp.einsum("pij,pik->pjk", root, root)
-        return Moments.of(np.asarray(centre), np.asarray(jnp.linalg.cholesky(covariance)))
+        # The factor of RᵀR without its square, which rounding could make indefinite.
+        upper = np.linalg.qr(np.asarray(root), mode="r")
+        upper *= np.sign(np.diagonal(upper, axis1=-2, axis2=-1))[..., None]
+        return Moments.of(np.asarray(centre), np.swapaxes(upper, -1, -2))
 
     def whole(part: Any) -> Any:
         return jax.tree.map(moments, part, is_leaf=lambda node: isinstance(node, Natural))

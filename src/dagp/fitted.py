@@ -106,18 +106,28 @@ def _joint_draws(
                 (rows,) = _joint_draws(layer, rows, 1, rng)
             draws.append(rows)
         return np.stack(draws)
-    mean, factors = (np.asarray(part, np.float64) for part in _mean_and_factors(latent, X))
+    mean, covariances, factors = (
+        np.array(part, np.float64) for part in _mean_and_factors(latent, X)
+    )
+    for p in np.flatnonzero(~np.isfinite(factors).all(axis=(1, 2))):
+        factors[p] = _nearest_root(covariances[p])
     white = rng.standard_normal((n_samples, *factors.shape[:2]))
     return mean + np.einsum("pnm,spm->snp", factors, white)
+
+
+def _nearest_root(covariance: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N N"]:
+    """A root of the nearest covariance to what rounding has left of one."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 @jax.jit
 def _mean_and_factors(
     latent: SparseGP, X: Inputs
-) -> tuple[Float[Array, "N P"], Float[Array, "P N N"]]:
-    """Mean of a function, and a factor of its joint covariance for every output."""
-    mean = latent.marginals(latent.project(X)).mean
-    return mean, jax.vmap(cholesky)(latent.covariance(X))
+) -> tuple[Float[Array, "N P"], Float[Array, "P N N"], Float[Array, "P N N"]]:
+    """Mean of a function, its joint covariance for every output, and a factor of that."""
+    mean, covariance = latent.marginals(latent.project(X)).mean, latent.covariance(X)
+    return mean, covariance, jax.vmap(cholesky)(covariance)
 
 
 def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, weight: float) -> FittedProcess:

@@ -10,6 +10,7 @@ import numpy as np
 from dagp.concrete import Concrete, as_natural, begin_concrete, train_concrete
 from dagp.data import Sample, padded, to_batch
 from dagp.diagnosis import check_converged, check_finite, review
+from dagp.errors import FitError
 from dagp.model import Batch, DataAssociation
 from dagp.processes import Growth
 from dagp.race import Contender, Tell, ranked
@@ -158,10 +159,16 @@ def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
     data, rows = _on_device(problem), len(problem.sample.X)
     size = min(options.batch_size or settings.batch_size, rows)
     batches = shuffled(rows, size, options.rng)
-    contenders, states = [], []
+    contenders: list[Contender] = []
+    states: list[Any] = []
     for index, start in enumerate(starts(problem, options.n_init, options.rng)):
         shares = jnp.asarray(padded(start.responsibilities, len(data.X)))
-        plain, _ = begin(build(problem, start), data, shares, 0)
+        plain, bound = begin(build(problem, start), data, shares, 0)
+        if not np.isfinite(float(bound.value)):
+            failed = Contender(start, plain, status="diverged", fate="dropped after rung 1")
+            contenders.append(failed)
+            states.append(None)
+            continue
         model = grown(problem, start, plain.model, Growth())
         state, result = train_concrete(
             begin_concrete(plain._replace(model=model, responsibilities=shares), index),
@@ -183,6 +190,7 @@ def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
         if options.tell(Progress("race 1", index, contender.steps, contender.bound)):
             break
     best = int(np.argmax([c.bound for c in contenders]))
+    check_finite(contenders[best].bound, contenders)
     _, result = train_concrete(
         states[best],
         data,
@@ -220,6 +228,16 @@ class Stream(NamedTuple):
         return Stream(model, None, seen, 0)
 
 
+def _check_absorbed(state: State) -> None:
+    """Raise where data that came later leave no model behind."""
+    if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state.model)):
+        raise FitError(
+            "These rows are beyond what the model can take in: its numbers would not stay finite. "
+            "Look for wild values or weights among them, fit all rows at once, or use "
+            'dtype="float64".'
+        )
+
+
 def go_on(stream: Stream, sample: Sample, batch_size: int | None) -> tuple[Stream, Result]:
     """Take in a standardised sample, some rows at a time."""
     size, K = batch_size or CHUNK, stream.model.n_processes
@@ -234,6 +252,7 @@ def go_on(stream: Stream, sample: Sample, batch_size: int | None) -> tuple[Strea
         state, bound = absorb(
             model, moments, to_batch(part, K), jnp.asarray(seen), jnp.asarray(rate)
         )
+        _check_absorbed(state)
         model, moments = state.model, state.moments
         shares.append(np.asarray(state.responsibilities)[: len(part.X)])
         bounds.append(float(bound))

@@ -160,8 +160,9 @@ class SquaredExponential(_Stationary):
             return super().matrix(A, B)
         # By the binomial formula the distances, and their gradients, are matrix products: no
         # array over points, points and columns. What cancellation costs, this kernel, flat at
-        # zero distance, does not notice.
-        a, b = A / self.lengthscale.value, B / self.lengthscale.value
+        # zero distance, does not notice, as long as the points are not far from zero.
+        origin = jax.lax.stop_gradient(jnp.median(A, axis=0))
+        a, b = (A - origin) / self.lengthscale.value, (B - origin) / self.lengthscale.value
         squares = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1) - 2 * a @ b.T
         return self.variance.value * self.correlation(jnp.maximum(squares, 0.0))
 

@@ -106,6 +106,8 @@ class Landscape(NamedTuple):
         ends = np.stack([means - HALF_WIDTH * stds, means + HALF_WIDTH * stds], axis=-1)
         used = weights[..., None] > 0
         last = np.max(ends, axis=(1, 2), keepdims=True, where=used, initial=_LOWEST)
+        # A row without such components has nothing there: its ends are where everything begins.
+        last = np.where(last > _LOWEST, last, self.reach()[0][:, None])
         ends = np.where(used, ends, last)
         return np.sort(ends.reshape(len(ends), -1), axis=1)
 
@@ -138,7 +140,7 @@ class Landscape(NamedTuple):
         points, maxima = self.turns()
         edges = self.edges()
         if edges.shape[1]:
-            middles = 0.5 * (edges[:, :-1] + edges[:, 1:])
+            middles = 0.5 * edges[:, :-1] + 0.5 * edges[:, 1:]
             best = np.argmax(self.plains(middles), axis=1)
             middle = middles[np.arange(len(best)), best]
             bare = ~maxima.any(axis=1)
@@ -150,13 +152,18 @@ class Landscape(NamedTuple):
         points = np.take_along_axis(points, order, axis=1)
         return [row[:n].copy() for row, n in zip(points, maxima.sum(axis=1), strict=True)]
 
-    def pieces(self) -> Pieces:
-        """Each row cut where its density turns or jumps; a row of plains only, at its mean too."""
-        mean = np.sum(self.weights * self.means, axis=1, keepdims=True)
+    def reach(self) -> tuple[Array, Array]:
+        """Between which values (N, 1) each row has all of its mass."""
         used = self.weights > 0
         low = np.where(used, self.means - _FAR * self.stds, np.inf).min(axis=1, keepdims=True)
         high = np.where(used, self.means + _FAR * self.stds, -np.inf).max(axis=1, keepdims=True)
-        hilly = np.any(used & ~self.uniform, axis=1, keepdims=True)
+        return low, high
+
+    def pieces(self) -> Pieces:
+        """Each row cut where its density turns or jumps; a row of plains only, at its mean too."""
+        mean = np.sum(self.weights * self.means, axis=1, keepdims=True)
+        low, high = self.reach()
+        hilly = np.any((self.weights > 0) & ~self.uniform, axis=1, keepdims=True)
         centre = np.where(hilly, low, mean)
         cuts = np.concatenate([self.turns()[0], self.edges(), centre, low, high], axis=1)
         cuts = np.sort(np.clip(np.where(np.isnan(cuts), high, cuts), low, high), axis=1)

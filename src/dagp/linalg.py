@@ -1,5 +1,7 @@
 """Triangular algebra, and the one home of jitter."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ from jax.scipy.linalg import solve_triangular
 
 from dagp.typing import Array, Factor, Float, Matrix, Scalar
 
-__all__ = ["cholesky", "inverse_factor", "jitter_used", "log_det"]
+__all__ = ["cholesky", "firm_cholesky", "inverse_factor", "jitter_used", "log_det"]
 
 _RUNGS = 9
 """Jitter climbs by a factor of ten from `_first_rung` until the factor is finite."""
@@ -18,13 +20,13 @@ def _first_rung(dtype: np.dtype) -> float:
     return 1e-10 if dtype == np.float64 else 1e-6
 
 
-def _climb(matrix: Matrix) -> tuple[Matrix, Scalar]:
-    """The factor at the lowest sufficient rung, and the relative jitter of that rung."""
+def _climb(matrix: Matrix, jitter: float) -> tuple[Matrix, Scalar]:
+    """The factor at the lowest sufficient rung from `jitter` on, and the relative jitter there."""
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     diagonal = jnp.mean(jnp.diagonal(matrix))
     # A function that is known to be zero has a covariance of zeros: any jitter will do.
     diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
-    first = jnp.asarray(_first_rung(matrix.dtype), matrix.dtype)
+    first = _first_rung(matrix.dtype)
 
     def factor(relative: Scalar) -> Matrix:
         return jnp.linalg.cholesky(matrix + relative * diagonal * identity)
@@ -35,9 +37,11 @@ def _climb(matrix: Matrix) -> tuple[Matrix, Scalar]:
 
     def climb(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         rung, relative, _ = state
-        return rung + 1, 10 * relative, factor(10 * relative)
+        higher = jnp.maximum(10 * relative, first)
+        return rung + 1, higher, factor(higher)
 
-    _, relative, lower = jax.lax.while_loop(failed, climb, (jnp.asarray(1), first, factor(first)))
+    begin = jnp.asarray(jitter, matrix.dtype)
+    _, relative, lower = jax.lax.while_loop(failed, climb, (jnp.asarray(1), begin, factor(begin)))
     return lower, relative
 
 
@@ -52,22 +56,40 @@ def cholesky(matrix: Matrix) -> Matrix:
     >>> round(float(cholesky(jnp.array([[4.0]]))[0, 0]), 4)
     2.0
     """
-    return _climb(matrix)[0]
+    return _climb(matrix, _first_rung(matrix.dtype))[0]
 
 
-@cholesky.defjvp
-def _cholesky_jvp(primals: tuple[Matrix], tangents: tuple[Matrix]) -> tuple[Matrix, Matrix]:
-    (matrix,), (tangent,) = primals, tangents
-    lower = cholesky(matrix)
-    inverse = inverse_factor(lower)
-    inner = inverse @ ((tangent + tangent.T) / 2) @ inverse.T
-    half = jnp.tril(inner) - jnp.diag(jnp.diagonal(inner)) / 2
-    return lower, lower @ half
+@jax.custom_jvp
+def firm_cholesky(matrix: Matrix) -> Matrix:
+    """As `cholesky` for a positive definite matrix: no jitter, unless rounding undid it.
+
+    >>> float(firm_cholesky(jnp.array([[4.0]]))[0, 0])
+    2.0
+    """
+    return _climb(matrix, 0.0)[0]
+
+
+def _derivative(factor: Callable[[Matrix], Matrix]) -> Callable[..., tuple[Matrix, Matrix]]:
+    """The rule for the derivative of a Cholesky factor."""
+
+    def rule(primals: tuple[Matrix], tangents: tuple[Matrix]) -> tuple[Matrix, Matrix]:
+        (matrix,), (tangent,) = primals, tangents
+        lower = factor(matrix)
+        inverse = inverse_factor(lower)
+        inner = inverse @ ((tangent + tangent.T) / 2) @ inverse.T
+        half = jnp.tril(inner) - jnp.diag(jnp.diagonal(inner)) / 2
+        return lower, lower @ half
+
+    return rule
+
+
+cholesky.defjvp(_derivative(cholesky))
+firm_cholesky.defjvp(_derivative(firm_cholesky))
 
 
 def jitter_used(matrix: Matrix) -> Scalar:
     """The relative jitter `cholesky` adds to this matrix (for diagnosis, not for training)."""
-    return _climb(matrix)[1]
+    return _climb(matrix, _first_rung(matrix.dtype))[1]
 
 
 def inverse_factor(lower: Factor) -> Factor:

@@ -15,7 +15,14 @@ from dagp.processes import Process
 from dagp.sparse import Marginals
 from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, PerProcess, Scalar
 
-__all__ = ["Batch", "DataAssociation", "ModelMarginals", "ModelProjection", "NaturalRates"]
+__all__ = [
+    "Batch",
+    "DataAssociation",
+    "ModelMarginals",
+    "ModelProjection",
+    "NaturalRates",
+    "permitted",
+]
 
 
 class Batch(NamedTuple):
@@ -26,6 +33,18 @@ class Batch(NamedTuple):
     weight: PerPoint
     allowed: PerProcess
     """Zero where a process may have produced the point, hugely negative where it may not."""
+
+
+def permitted(log_joint: PerProcess, batch: Batch) -> PerProcess:
+    """The log joint once labels have had their say.
+
+    What a label rules out is less likely than what it says, however unlikely that is: a point may
+    lie outside the range of the uniform process it is known to come from.
+    """
+    ruled_out = batch.allowed < 0
+    stated = jnp.max(jnp.where(ruled_out, -jnp.inf, log_joint), axis=1, keepdims=True)
+    lower = jnp.minimum(batch.allowed, 2 * jax.lax.stop_gradient(stated))
+    return jnp.where(ruled_out, lower, log_joint)
 
 
 class ModelProjection(NamedTuple):
@@ -109,7 +128,7 @@ class DataAssociation(eqx.Module):
         """ℓ_nk + c_nk: expected log of ``p(y_n | f_k) p(a_n = k | α)``."""
         density = jax.vmap(lambda p, m: p.expected_log_density(m, batch.y))
         per_process = self.in_order(tuple(map(density, self.groups, marginals.groups)))
-        return per_process.T + marginals.gate.log_weights + batch.allowed
+        return permitted(per_process.T + marginals.gate.log_weights, batch)
 
     def natural_step(
         self,

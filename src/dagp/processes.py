@@ -280,7 +280,10 @@ class HeteroscedasticProcess(Process):
         mean, variance = (split_samples(part, samples) for part in marginals.function)
         nodes, masses = np.polynomial.hermite_e.hermegauss(_NODES)
         centre, spread = marginals.log_noise.mean, jnp.sqrt(marginals.log_noise.variance)
-        noise = self.noise_variance() * jnp.exp(centre + nodes[:, None, None] * spread)
+        # Far from the inducing points it takes a huge log to move it at all: cut before infinity.
+        most = 0.5 * np.log(np.finfo(centre.dtype).max)
+        grown = jnp.exp(jnp.minimum(centre + nodes[:, None, None] * spread, most))
+        noise = self.noise_variance() * grown
         masses = np.tile(masses / masses.sum(), samples) / samples
         return Components(
             jnp.asarray(masses),

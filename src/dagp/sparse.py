@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.kernels import Kernel
-from dagp.linalg import cholesky, inverse_factor, jitter_used, log_det
+from dagp.linalg import cholesky, firm_cholesky, inverse_factor, jitter_used, log_det
 from dagp.means import Mean
 from dagp.parameters import Parameter, parameter
 from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
@@ -55,8 +55,8 @@ class Natural(eqx.Module):
         return Natural(eye, np.zeros((outputs, inducing)))
 
     def root(self) -> Float[Array, "P M M"]:
-        """Inverse Cholesky factor of the precision. Λ is never below the identity: no jitter."""
-        return inverse_factor(jnp.linalg.cholesky(self.precision))
+        """Inverse Cholesky factor of the precision."""
+        return inverse_factor(self._factor())
 
     def centre_and_root(self) -> tuple[Float[Array, "P M"], Float[Array, "P M M"]]:
         """Mean of q, and a root R of its covariance, ``S = RᵀR``."""
@@ -64,9 +64,14 @@ class Natural(eqx.Module):
         white = jnp.einsum("pij,pj->pi", root, self.shift)
         return jnp.einsum("pij,pi->pj", root, white), root
 
+    def _factor(self) -> Float[Array, "P M M"]:
+        # Λ is never below the identity and needs no jitter, unless data of great weight put so
+        # much on top that the identity is lost in rounding.
+        return jax.vmap(firm_cholesky)(jnp.asarray(self.precision))
+
     def kl(self) -> Scalar:
         """KL divergence from the whitened prior N(0, I), summed over outputs."""
-        lower = jnp.linalg.cholesky(self.precision)
+        lower = self._factor()
         root = inverse_factor(lower)
         white = jnp.einsum("pij,pj->pi", root, self.shift)
         mean = jnp.einsum("pij,pi->pj", root, white)

@@ -12,13 +12,14 @@ import collections
 import itertools
 import json
 import os
+import queue
 import subprocess
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -112,20 +113,27 @@ def work() -> None:
 
 
 def outcomes(families: list[list[Record]], jobs: int, limit: float) -> Iterator[Record]:
-    """What became of each case, in their order. A family shares a process, and what it compiled."""
+    """What became of each case, as they end. A family shares a process, and what it compiled."""
     workers = threading.local()
     everyone: list[Worker] = []
+    ended: queue.SimpleQueue[Record] = queue.SimpleQueue()
 
-    def run(family: list[Record]) -> list[Record]:
+    def run(family: list[Record]) -> None:
         if not hasattr(workers, "mine"):
             workers.mine = Worker(limit)
             everyone.append(workers.mine)
-        return [workers.mine.run(case) for case in family]
+        for case in family:
+            ended.put(workers.mine.run(case))
 
     try:
         with ThreadPoolExecutor(jobs) as pool:
-            for records in pool.map(run, families):
-                yield from records
+            waiting = {pool.submit(run, family) for family in families}
+            while waiting or not ended.empty():
+                done, waiting = wait(waiting, timeout=0.1, return_when=FIRST_EXCEPTION)
+                for family in done:
+                    family.result()
+                while not ended.empty():
+                    yield ended.get()
     finally:
         for worker in everyone:
             worker.stop()
