@@ -10,6 +10,7 @@ import pytest
 
 from dagp import DAGP, SearchWarning
 from dagp.concrete import as_moments, as_natural
+from dagp.data import Sample
 from dagp.model import Batch, NaturalRates
 from dagp.sparse import Natural
 from dagp.stochastic import absorb, fresh_moments, in_pieces, levels, paces, shuffled, sweep
@@ -17,6 +18,7 @@ from reference import batch, build, evaluate, smooth, stepped, two_lines
 
 X, Y, _ = two_lines(0)
 INDUCING = np.linspace(-1, 1, 5)[:, None]
+SAMPLE = Sample(X, Y.reshape(len(X), -1), np.ones(len(X)), np.full(len(X), -1))
 HALVES = (slice(0, 15), slice(15, 30))
 
 
@@ -41,16 +43,19 @@ def test_scaled_batches_are_unbiased(model, float64):
 
 def test_a_pass_in_pieces_is_one_full_step(model, float64, monkeypatch):
     monkeypatch.setattr("dagp.stochastic._PIECE", 8)
+    monkeypatch.setattr("dagp.stochastic._TOGETHER", 3)
     data = batch(X, Y, 2)
-    pieces = in_pieces(data)
-    assert pieces.X.shape == (4, 8, 1) and float(pieces.weight.sum()) == len(X)
+    # Four pieces of eight rows, which come in two equal parts.
+    pieces = list(in_pieces(SAMPLE, 2))
+    assert [p.X.shape for p in pieces] == [(2, 8, 1)] * 2
+    assert sum(p.weight.sum() for p in pieces) == len(X)
     bound, log_joint, _ = evaluate(model, data)
     shares = jax.nn.softmax(log_joint, axis=1)
     rates = NaturalRates(1.0, 0.3)
-    swept, value, found = sweep(model, pieces, rates)
+    swept, value, found = sweep(model, SAMPLE, rates)
     expected = stepped(model, data, shares, rates)
     np.testing.assert_allclose(value, bound.value, rtol=1e-10)
-    np.testing.assert_allclose(found[: len(X)], shares, atol=1e-12)
+    np.testing.assert_allclose(found, shares, atol=1e-12)
     for one, other in zip(jax.tree.leaves(swept), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8)
 
@@ -74,7 +79,7 @@ def test_a_pass_counts_for_a_constant_gate(float64):
     model = build([smooth(), smooth(0.4)], INDUCING, gate="constant")
     data = batch(X, Y, 2)
     shares = jax.nn.softmax(evaluate(model, data)[1], axis=1)
-    swept, _, _ = sweep(model, in_pieces(data), NaturalRates(1.0, 1.0))
+    swept, _, _ = sweep(model, SAMPLE, NaturalRates(1.0, 1.0))
     expected = stepped(model, data, shares, NaturalRates(1.0, 1.0))
     np.testing.assert_allclose(swept.gate.log_weights, expected.gate.log_weights, rtol=1e-8)
 

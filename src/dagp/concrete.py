@@ -242,7 +242,7 @@ def run_steps(
         model = eqx.combine(moving, rest)
         if isinstance(model.gate, ConstantGate):
             shares = jax.nn.softmax(logits[some] + batch.allowed)
-            gate = model.gate.counted(shares, batch.weight, _COUNTING_RATE)
+            gate = model.gate.counted(batch.weight @ shares, _COUNTING_RATE)
             model = DataAssociation(model.groups, gate, model.members)
         return ConcreteState(model, logits, moments, key), value
 

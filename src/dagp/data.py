@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagp.model import Batch
+from dagp.placement import place, rounded
 from dagp.typing import Float, Int
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Units",
     "allowed",
     "canonical",
+    "on_devices",
     "padded",
     "padded_length",
     "to_batch",
@@ -117,7 +119,7 @@ def canonical(sample: Sample) -> tuple[Sample, Int[np.ndarray, " N"]]:
 def padded_length(n: int) -> int:
     """The next larger shape we compile for: at most an eighth more rows, few distinct shapes."""
     granule = max(64, 2 ** max(n.bit_length() - 4, 0))
-    return -(-n // granule) * granule
+    return rounded(-(-n // granule) * granule)
 
 
 def padded(array: np.ndarray, length: int) -> np.ndarray:
@@ -131,8 +133,13 @@ def allowed(labels: Int[np.ndarray, " N"], processes: int) -> Float[np.ndarray, 
     return np.where((labels[:, None] >= 0) & other, FORBIDDEN, 0.0)
 
 
-def to_batch(sample: Sample, processes: int) -> Batch:
+def to_batch(sample: Sample, processes: int, length: int | None = None) -> Batch:
     """A standardised sample as the model takes it: padded, with rows of zero weight."""
-    length = padded_length(len(sample.X))
+    length = length or padded_length(len(sample.X))
     columns = (sample.X, sample.y, sample.weight, allowed(sample.labels, processes))
     return Batch(*(padded(column, length) for column in columns))
+
+
+def on_devices(sample: Sample, processes: int) -> Batch:
+    """The same where it is computed with."""
+    return place(to_batch(sample, processes))

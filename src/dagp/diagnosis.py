@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dagp.errors import FitError, SearchWarning
 from dagp.gate import GPGate
 from dagp.model import Batch, DataAssociation
+from dagp.placement import fetched
 from dagp.processes import Function
 from dagp.race import Contender
 from dagp.search import GAIN
@@ -59,7 +60,7 @@ def other_solutions(
 
     Starts that the first look dropped have no solution to speak of and only count as support.
     """
-    shares = [np.asarray(c.state.responsibilities)[: len(weight)] for c in ranking]
+    shares = [fetched(c.state.responsibilities)[: len(weight)] for c in ranking]
     support, others = 1, []
     for index in sorted(range(1, len(ranking)), key=lambda i: -ranking[i].bound):
         if agreement(shares[0], shares[index], weight) >= SIMILAR:

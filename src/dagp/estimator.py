@@ -21,6 +21,7 @@ from dagp.fitted import FittedProcess, fitted_process
 from dagp.fitting import Options, Stream, fit_collapsed, fit_concrete, go_on, teller
 from dagp.memory import remembering
 from dagp.mixture import Mixture
+from dagp.placement import fetched, same_everywhere
 from dagp.posterior import Posterior
 from dagp.processes import GP, ProcessPrior
 from dagp.race import Contender
@@ -195,7 +196,8 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         previous = self._previous(distinct, len(priors))
         units = Units.of(distinct, self.standardize) if previous is None else previous.units
         check_spread(sample, units, self.dtype)
-        rng = np.random.default_rng(random_source(self.random_state).randint(2**31 - 1))
+        seed = same_everywhere(random_source(self.random_state).randint(2**31 - 1))
+        rng = np.random.default_rng(seed)
         standard = units.apply(distinct)
         inducing = inducing_inputs(self.inducing, standard, units, rng)
         problem = Problem(standard, units, tuple(priors), self.gate, inducing)
@@ -284,7 +286,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     ) -> None:
         trained = Posterior(jax.tree.map(np.asarray, result.state.model), units, self.dtype)
         self.posterior_: Posterior = doubted(trained, sample)
-        shares = np.asarray(result.state.responsibilities, np.float64)[place]
+        shares = fetched(result.state.responsibilities).astype(np.float64)[place]
         if np.any(absent := place < 0):
             asked = (sample.X[absent], sample.y[absent], sample.labels[absent])
             shares[absent] = trained.shares(*asked)

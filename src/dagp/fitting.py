@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.concrete import Concrete, as_natural, begin_concrete, train_concrete
-from dagp.data import Sample, padded, to_batch
+from dagp.data import Sample, on_devices, padded, to_batch
 from dagp.diagnosis import check_converged, check_finite, review
 from dagp.errors import FitError
 from dagp.model import Batch, DataAssociation
+from dagp.placement import agreed, place
 from dagp.processes import Growth
 from dagp.race import Contender, Tell, ranked
 from dagp.search import prune, search
@@ -62,7 +63,7 @@ def teller(callbacks: Sequence[Callable[[Progress], Any]], verbose: int) -> Tell
                 f"bound {progress.bound:.2f}"
             )
         wishes = [bool(callback(progress)) for callback in callbacks]
-        return any(wishes)
+        return agreed(any(wishes))
 
     return tell
 
@@ -103,11 +104,9 @@ def _in_batches(problem: Problem, found: Result, size: int, options: Options) ->
     """Train on all rows what was found among some of them; a fit that was stopped only looks."""
     model, stopped = found.state.model, found.status == "stopped"
     # Pruning may have left fewer processes than the problem began with.
-    batch = jax.tree.map(jnp.asarray, to_batch(problem.sample, model.n_processes))
     result = train_in_batches(
         model,
-        batch,
-        rows=len(problem.sample.X),
+        problem.sample,
         size=min(size, len(problem.sample.X)),
         max_iter=0 if stopped else options.max_iter,
         tol=options.tol,
@@ -128,7 +127,7 @@ def _search(problem: Problem, options: Options, previous: DataAssociation | None
         tell=options.tell,
         previous=previous,
     )
-    batch = to_batch(problem.sample, problem.n_processes)
+    batch = _on_device(problem)
     others = review(result, ranking, batch, problem.sample.weight)
     if options.auto and result.status != "stopped":
         result = prune(problem, result, options.max_iter, options.tol)
@@ -151,7 +150,7 @@ def _resumed(problem: Problem, previous: DataAssociation) -> Contender:
 
 
 def _on_device(problem: Problem) -> Batch:
-    return jax.tree.map(jnp.asarray, to_batch(problem.sample, problem.n_processes))
+    return on_devices(problem.sample, problem.n_processes)
 
 
 def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
@@ -162,7 +161,7 @@ def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
     contenders: list[Contender] = []
     states: list[Any] = []
     for index, start in enumerate(starts(problem, options.n_init, options.rng)):
-        shares = jnp.asarray(padded(start.responsibilities, len(data.X)))
+        shares = place(padded(start.responsibilities, len(data.X)))
         plain, bound = begin(build(problem, start), data, shares, 0)
         if not np.isfinite(float(bound.value)):
             failed = Contender(start, plain, status="diverged", fate="dropped after rung 1")

@@ -185,15 +185,13 @@ class ConstantGate(Gate):
         weight: PerPoint,
         rate: Scalar | float,
     ) -> "ConstantGate":
-        return self.counted(responsibilities, weight, rate)
+        return self.counted(weight @ responsibilities, rate)
 
-    def counted(
-        self, responsibilities: PerProcess, weight: PerPoint, rate: Scalar | float
-    ) -> "ConstantGate":
-        """Move the weights towards what was counted."""
+    def counted(self, count: Float[Array, " K"], rate: Scalar | float) -> "ConstantGate":
+        """Move the weights towards what was counted: how many points each process has."""
         # The optimum is the mean responsibility. One pseudo-count, shared among the processes,
         # keeps the weight of an unused process above zero so that it can come back.
-        count = jnp.sum(weight[:, None] * responsibilities, axis=0) + 1 / responsibilities.shape[1]
+        count = count + 1 / len(count)
         optimum = jnp.log(count) - jnp.log(jnp.sum(count))
         log_weights = (1 - rate) * jax.nn.log_softmax(self.log_weights) + rate * optimum
         return eqx.tree_at(lambda gate: gate.log_weights, self, log_weights)

@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from dagp.errors import StorageError
+from dagp.placement import fetched
 
-__all__ = ["Memory", "current", "remembering"]
+__all__ = ["Memory", "current", "held", "remembering"]
 
 
 class Memory:
@@ -60,7 +61,7 @@ class Memory:
 
     def finish(self, result: Any) -> None:
         """A run has ended."""
-        self.finished.append(jax.tree.map(_held, result))
+        self.finished.append(held(result))
         self.note = None
         self._keep(self)
 
@@ -103,9 +104,9 @@ def _typed(value: Any, hint: Any) -> bool:
     return True
 
 
-def _held(leaf: Any) -> Any:
-    """Out of the device's memory, where results would pile up."""
-    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+def held(tree: Any) -> Any:
+    """A tree with its arrays out of the device's memory, where results would pile up."""
+    return jax.tree.map(lambda leaf: fetched(leaf) if isinstance(leaf, jax.Array) else leaf, tree)
 
 
 class _Forgetful(Memory):

@@ -15,7 +15,8 @@ from dagp.audit import FITTED, check_estimator, check_rows
 from dagp.data import Sample
 from dagp.errors import StorageError
 from dagp.fitted import fitted_process
-from dagp.memory import Memory
+from dagp.memory import Memory, held
+from dagp.placement import agreed, leading
 from dagp.version import __version__
 from dagp.wholefile import discard
 
@@ -172,7 +173,7 @@ def checkpoint(estimator: "DAGP", sample: Sample) -> Memory | None:
 
 def forget_checkpoint(estimator: "DAGP") -> None:
     """Remove the checkpoint of a fit that is complete, unless somebody needs it a little longer."""
-    if estimator.checkpoint is not None and not _longer.get():
+    if estimator.checkpoint is not None and leading() and not _longer.get():
         discard(estimator.checkpoint)
 
 
@@ -191,10 +192,11 @@ def _now_and_then(path: Path, every: float, identity: str) -> Callable[[Memory],
 
     def keep(memory: Memory) -> None:
         nonlocal last
-        if time.monotonic() - last < every:
+        if not agreed(time.monotonic() - last >= every):
             return
-        tree = {"identity": identity, "finished": memory.finished, "note": memory.note}
-        storage.save(path, CHECKPOINT, {"runs": len(memory.finished)}, tree)
+        tree = {"identity": identity, "finished": memory.finished, "note": held(memory.note)}
+        if leading():
+            storage.save(path, CHECKPOINT, {"runs": len(memory.finished)}, tree)
         last = time.monotonic()
 
     return keep

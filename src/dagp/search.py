@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from dagp.data import padded, to_batch
+from dagp.data import on_devices, padded
 from dagp.model import Batch, DataAssociation
 from dagp.moves import MOVES, SIMPLER, Move, Proposal, View
+from dagp.placement import fetched, place
 from dagp.processes import Growth
 from dagp.race import RACE_STEPS, Contender, Tell, race, ranked
 from dagp.starts import Problem, Start, build, grown, starts
@@ -71,8 +71,8 @@ def view(problem: Problem, contender: Contender, batch: Batch) -> View:
     seen = outlook(model, batch)
     return View(
         problem.sample,
-        np.asarray(contender.state.responsibilities)[:N],
-        np.asarray(seen.means)[:, :N],
+        fetched(contender.state.responsibilities)[:N],
+        fetched(seen.means)[:, :N],
         np.sqrt(np.asarray(seen.noise_variances)),
         [k for k, clutter in enumerate(problem.clutter) if not clutter],
     )
@@ -107,7 +107,7 @@ def promising(
     least = contender.bound - HOPELESS * per_point(problem)
     trials = []
     for proposal in itertools.chain.from_iterable(move(seen) for move in moves):
-        shares = jnp.asarray(padded(proposal.shares, len(batch.X)))
+        shares = place(padded(proposal.shares, len(batch.X)))
         state, bound = begin(model, batch, shares, PROBE_STEPS)
         trials.append(Trial(proposal, state, float(bound.value)))
     # A bound that is not a number compares false and drops out here.
@@ -177,7 +177,7 @@ def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell:
         if trial is None:
             return
         tried.add(trial.proposal.name)
-        before = np.asarray(contender.state.responsibilities)[: len(trial.proposal.shares)]
+        before = fetched(contender.state.responsibilities)[: len(trial.proposal.shares)]
         # What one process gives another takes: each point that moves counts twice.
         moved = 0.5 * problem.sample.weight @ np.abs(trial.proposal.shares - before).sum(axis=1)
         target = contender.bound - PARSIMONY * float(moved)
@@ -228,7 +228,7 @@ def search(
     Where there is a `previous` model, that one is trained on instead. When `tell` answers true
     the search ends with the best it has.
     """
-    batch = jax.tree.map(jnp.asarray, to_batch(problem.sample, problem.n_processes))
+    batch = on_devices(problem.sample, problem.n_processes)
     contenders = _contenders(problem, batch, n_init, rng, previous)
 
     def listen(progress: Progress) -> bool:
@@ -263,7 +263,7 @@ def search(
 
 def prune(problem: Problem, result: Result, max_iter: int, tol: float) -> Result:
     """The solution without the processes that nothing uses, trained on."""
-    shares = np.asarray(result.state.responsibilities)
+    shares = fetched(result.state.responsibilities)
     weight = problem.sample.weight / problem.sample.weight.sum()
     totals = weight @ shares[: len(weight)]
     used = np.flatnonzero(totals >= UNUSED)
@@ -271,11 +271,11 @@ def prune(problem: Problem, result: Result, max_iter: int, tol: float) -> Result
         return result
     model = result.state.model
     smaller = problem._replace(priors=tuple(problem.priors[k] for k in used))
-    batch = jax.tree.map(jnp.asarray, to_batch(smaller.sample, len(used)))
+    batch = on_devices(smaller.sample, len(used))
     fresh = build(smaller, Start("pruned", shares[:, used], 0.6, 0.1)).gate
     kept = DataAssociation.assemble([model.process(int(k)) for k in used], fresh)
     left = shares[:, used] + 1e-12
-    left = jnp.asarray(left / left.sum(axis=1, keepdims=True))
+    left = place(left / left.sum(axis=1, keepdims=True))
     state, _ = begin(kept, batch, left, PROBE_STEPS)
     trained = train(state, batch, max_iter=max_iter, tol=tol, rate=result.rate)
     trace = np.concatenate([result.trace, trained.trace])
@@ -295,10 +295,10 @@ def _contenders(
 ) -> list[Contender]:
     if previous is not None:
         state = resume(previous, batch)
-        warm = Start("warm", np.asarray(state.responsibilities), np.nan, np.nan)
+        warm = Start("warm", fetched(state.responsibilities), np.nan, np.nan)
         return [Contender(warm, state)]
     contenders = []
     for start in starts(problem, n_init, rng):
-        shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
+        shares = place(padded(start.responsibilities, len(batch.X)))
         contenders.append(Contender(start, begin(build(problem, start), batch, shares, 0)[0]))
     return contenders

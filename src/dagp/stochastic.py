@@ -1,5 +1,8 @@
 """Training on a part of the data at a time, in bounded memory.
 
+The data stay with the host, in memory or mapped from a file; the rows of a few steps at a time
+travel to the device.
+
 A batch whose weights are scaled up stands for all data: its bound, and each natural-gradient
 target, is unbiased for theirs. Step sizes fall as ``(1 + t/τ)^−κ`` (Robbins & Monro 1951; for
 variational inference Hoffman et al. 2013), so the noise of the batches averages out. At the end
@@ -16,12 +19,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.bounds import collapsed, responsibilities, settle
+from dagp.data import Sample, allowed, padded_length, to_batch
 from dagp.gate import ConstantGate
 from dagp.memory import current
 from dagp.model import Batch, DataAssociation, NaturalRates
 from dagp.parameters import is_parameter, trainable
+from dagp.placement import fetched, place, rounded
 from dagp.sparse import Natural, SparseGP
-from dagp.train import ADAM, BLOCK, LEARNING_RATE, Report, Result, State, Status, apply
+from dagp.train import (
+    ADAM,
+    BLOCK,
+    LEARNING_RATE,
+    ROUNDING,
+    Report,
+    Result,
+    State,
+    Status,
+    apply,
+)
 from dagp.typing import Array, Float, Int, PerProcess, Scalar
 
 __all__ = ["absorb", "descend", "fresh_moments", "levels", "sweep", "train_in_batches"]
@@ -37,6 +52,8 @@ SWEEPS = 3
 """Passes over all data at the end."""
 _PIECE = 4096
 """Rows a pass looks at together."""
+_TOGETHER = 16
+"""Pieces that travel to the device together."""
 
 
 class Pace(NamedTuple):
@@ -63,9 +80,16 @@ def paces(first: int, count: int, epoch: float) -> Pace:
     return Pace(FIRST_NATURAL_RATE * fall, FIRST_LEARNING_RATE * fall)
 
 
-def _pick(data: Batch, rows: Int[Array, " B"], scale: Scalar | float) -> Batch:
-    batch = Batch(*(column[rows] for column in data))
-    return batch._replace(weight=batch.weight * scale)
+def _pick(sample: Sample, rows: Int[np.ndarray, "T B"], scale: float, processes: int) -> Batch:
+    """The rows of some steps on the device, (T, B, …), weighted as if they were all data."""
+    X, y, weight, labels = (column[rows] for column in sample)
+    may = allowed(labels.reshape(-1), processes).reshape(*rows.shape, processes)
+    missing = rounded(rows.shape[1]) - rows.shape[1]
+
+    def filled(column: np.ndarray) -> np.ndarray:
+        return np.pad(column, [(0, 0), (0, missing)] + [(0, 0)] * (column.ndim - 2))
+
+    return place(Batch(*map(filled, (X, y, weight * scale, may))), axis=1)
 
 
 def _step(state: State, batch: Batch, pace: Pace) -> tuple[State, Scalar]:
@@ -85,20 +109,15 @@ def _step(state: State, batch: Batch, pace: Pace) -> tuple[State, Scalar]:
         return -bound.value, (settled_rest, shares)
 
     (value, (rest, shares)), gradient = jax.value_and_grad(loss, has_aux=True)(moving)
-    moving, moments = apply(moving, gradient, state.moments, pace.learning)
+    floor = ROUNDING * jnp.sum(batch.weight)
+    moving, moments = apply(moving, gradient, state.moments, pace.learning, floor)
     return State(eqx.combine(moving, rest), shares, moments), -value
 
 
 @jax.jit
-def descend(
-    state: State, data: Batch, rows: Int[Array, "T B"], scale: Scalar, pace: Pace
-) -> tuple[State, Float[Array, " T"]]:
-    """One step for each set of rows, and the bound each batch estimates."""
-
-    def one(state: State, this: tuple[Any, Pace]) -> tuple[State, Scalar]:
-        return _step(state, _pick(data, this[0], scale), this[1])
-
-    return jax.lax.scan(one, state, (rows, pace))
+def descend(state: State, batches: Batch, pace: Pace) -> tuple[State, Float[Array, " T"]]:
+    """One step for each batch of (T, B, …), and the bound each of them estimates."""
+    return jax.lax.scan(lambda state, this: _step(state, *this), state, (batches, pace))
 
 
 def shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[Int[np.ndarray, " B"]]:
@@ -160,44 +179,74 @@ def _told(model: DataAssociation, batch: Batch) -> tuple[DataAssociation, PerPro
     return model.natural_step(projection, marginals, batch, shares, full), shares, data
 
 
+class Account(NamedTuple):
+    """What pieces of the data have said so far."""
+
+    evidence: Any
+    counts: Float[Array, " K"]
+    """Weight of the points of each process."""
+    value: Scalar
+    """Their part of the bound."""
+
+
 @jax.jit
-def sweep(
-    model: DataAssociation, data: Batch, rates: NaturalRates
-) -> tuple[DataAssociation, Scalar, PerProcess]:
-    """One step of every q on all data, the bound before it, and the responsibilities.
+def _nothing(model: DataAssociation) -> Account:
+    evidence = jax.tree.map(jnp.zeros_like, _evidence(model))
+    return Account(evidence, jnp.zeros(model.n_processes), jnp.zeros(()))
 
-    The data come in pieces, (C, B, …), and are looked at one after the other.
-    """
 
-    def one(total: tuple[Any, Scalar], piece: Batch) -> tuple[tuple[Any, Scalar], PerProcess]:
+@jax.jit
+def _listen(
+    model: DataAssociation, account: Account, pieces: Batch
+) -> tuple[Account, Float[Array, "C B K"]]:
+    """The account with some pieces, (C, B, …), added one after the other; and who produced them."""
+
+    def one(account: Account, piece: Batch) -> tuple[Account, PerProcess]:
         told, shares, value = _told(model, piece)
-        evidence = jax.tree.map(jnp.add, total[0], _evidence(told))
-        return (evidence, total[1] + value), shares
+        added = Account(_evidence(told), piece.weight @ shares, value)
+        return jax.tree.map(jnp.add, account, added), shares
 
-    nothing = jax.tree.map(jnp.zeros_like, _evidence(model))
-    (evidence, value), shares = jax.lax.scan(one, (nothing, jnp.zeros(())), data)
-    bound = value - model.kl() + model.log_prior()
-    weight = data.weight.reshape(-1)
-    shares = shares.reshape(len(weight), -1)
-    model = _with_evidence(model, evidence, rates)
+    return jax.lax.scan(one, account, pieces)
+
+
+@jax.jit
+def _answer(
+    model: DataAssociation, account: Account, rates: NaturalRates
+) -> tuple[DataAssociation, Scalar]:
+    """The model after a step on all that was said, and the bound before it."""
+    bound = account.value - model.kl() + model.log_prior()
+    model = _with_evidence(model, account.evidence, rates)
     if isinstance(model.gate, ConstantGate):
-        gate = model.gate.counted(shares, weight, rates.gate)
+        gate = model.gate.counted(account.counts, rates.gate)
         model = DataAssociation(model.groups, gate, model.members)
-    return model, bound, shares
+    return model, bound
 
 
-def in_pieces(data: Batch) -> Batch:
-    """All rows as (C, B, …); what is missing from the last piece has no weight."""
-    n = len(data.X)
-    size = min(n, _PIECE)
-    count = -(-n // size)
+def sweep(
+    model: DataAssociation, sample: Sample, rates: NaturalRates
+) -> tuple[DataAssociation, float, Float[np.ndarray, "N K"]]:
+    """One step of every q on all data, the bound before it, and the responsibilities."""
+    account, shares = _nothing(model), []
+    for pieces in in_pieces(sample, model.n_processes):
+        account, found = _listen(model, account, place(pieces, axis=1))
+        shares.append(fetched(found).reshape(-1, model.n_processes))
+    model, bound = _answer(model, account, rates)
+    return model, float(bound), np.concatenate(shares)[: len(sample.X)]
 
-    def cut(column: Array) -> Array:
-        missing = count * size - n
-        column = jnp.pad(column, [(0, missing)] + [(0, 0)] * (column.ndim - 1))
-        return column.reshape(count, size, *column.shape[1:])
 
-    return Batch(*map(cut, data))
+def in_pieces(sample: Sample, processes: int) -> Iterator[Batch]:
+    """All rows in order, some pieces at a time as (C, B, …); the last are filled up with nothing.
+
+    All are of one shape, which is compiled for once.
+    """
+    n = len(sample.X)
+    size = rounded(min(padded_length(n), _PIECE))
+    pieces = -(-n // size)
+    together = -(-pieces // -(-pieces // _TOGETHER))
+    for at in range(0, n, together * size):
+        part = Sample(*(column[at : at + together * size] for column in sample))
+        batch = to_batch(part, processes, together * size)
+        yield Batch(*(c.reshape(together, size, *c.shape[1:]) for c in batch))
 
 
 @jax.jit
@@ -216,7 +265,7 @@ def absorb(
     evidence = jax.tree.map(jnp.add, _evidence(model), _evidence(told))
     model = _with_evidence(model, evidence, NaturalRates(1.0, 1.0))
     if isinstance(model.gate, ConstantGate):
-        gate = model.gate.counted(shares, batch.weight, 1 / scale)
+        gate = model.gate.counted(batch.weight @ shares, 1 / scale)
         model = DataAssociation(model.groups, gate, model.members)
     moving, rest = eqx.partition(model, levels(model))
     scaled = batch._replace(weight=batch.weight * scale)
@@ -232,43 +281,38 @@ def absorb(
 
 def train_in_batches(
     model: DataAssociation,
-    data: Batch,
+    sample: Sample,
     *,
-    rows: int,
     size: int,
     max_iter: int,
     tol: float,
     rng: np.random.Generator,
     report: Report = lambda *_: False,
 ) -> Result:
-    """Run epochs of shuffled batches until the bound stops rising, then settle on all data.
-
-    `rows` is the number of rows that are data; others are padding.
-    """
-    memory = current()
+    """Run epochs of shuffled batches until the bound stops rising, then settle on all data."""
+    memory, rows = current(), len(sample.X)
     fresh = State(
-        model, np.zeros((size, model.n_processes)), fresh_moments(model, trainable(model))
+        model, np.zeros((rounded(size), model.n_processes)), fresh_moments(model, trainable(model))
     )
-    end = fresh._replace(responsibilities=np.zeros((len(data.X), model.n_processes)))
+    end = fresh._replace(responsibilities=np.zeros((rows, model.n_processes)))
     known, run = memory.recall(Result, Epochs, fresh, end)
     if known is not None:
         return known
-    total, epoch = float(np.sum(data.weight)), rows / size
+    total, epoch = float(np.sum(sample.weight)), rows / size
     run = run or Epochs(fresh, -np.inf, 0, 0, np.zeros(0))
     batches = shuffled(rows, size, rng)
     for _ in range(run.done):
         next(batches)
-    pieces = in_pieces(data)
     status: Status = "budget"
     while run.done < max_iter:
-        run = _epoch(run, data, batches, epoch)
+        run = _epoch(run, sample, batches, epoch)
         # The batches are too noisy to judge by: all data, once an epoch, are not. What every q
         # learns in that pass is kept.
-        swept, value, _ = sweep(run.state.model, pieces, NaturalRates())
-        if not np.isfinite(float(value)):
+        swept, value, _ = sweep(run.state.model, sample, NaturalRates())
+        if not np.isfinite(value):
             status = "diverged"
             break
-        gain, bound = float(value) - run.bound, max(float(value), run.bound)
+        gain, bound = value - run.bound, max(value, run.bound)
         quiet = run.quiet + 1 if gain < tol * total else 0
         run = run._replace(state=run.state._replace(model=swept), bound=bound, quiet=quiet)
         if report(run.done, bound):
@@ -280,23 +324,23 @@ def train_in_batches(
         memory.pause(run)
     model = run.state.model
     for _ in range(SWEEPS):
-        model = sweep(model, pieces, NaturalRates())[0]
-    _, value, shares = sweep(model, pieces, NaturalRates())
-    state = State(model, shares[: len(data.X)], run.state.moments)
-    result = Result(state, float(value), run.trace, status, 0.0)
+        model = sweep(model, sample, NaturalRates())[0]
+    _, value, shares = sweep(model, sample, NaturalRates())
+    state = State(model, shares, run.state.moments)
+    result = Result(state, value, run.trace, status, 0.0)
     memory.finish(result)
     return result
 
 
 def _epoch(
-    run: Epochs, data: Batch, batches: Iterator[Int[np.ndarray, " B"]], epoch: float
+    run: Epochs, sample: Sample, batches: Iterator[Int[np.ndarray, " B"]], epoch: float
 ) -> Epochs:
     """About as many steps as it takes to see all data; `epoch` is how many that are."""
-    state, trace = run.state, [run.trace]
+    state, trace, K = run.state, [run.trace], run.state.model.n_processes
     for first in range(run.done, run.done + max(1, round(epoch / BLOCK)) * BLOCK, BLOCK):
         some = np.stack([next(batches) for _ in range(BLOCK)])
         pace = paces(first, BLOCK, epoch)
-        state, estimates = descend(state, data, some, jnp.asarray(epoch), pace)
+        state, estimates = descend(state, _pick(sample, some, epoch, K), pace)
         trace.append(np.asarray(estimates, np.float64))
     joined = np.concatenate(trace)
     return run._replace(state=state, done=len(joined), trace=joined)

@@ -24,6 +24,7 @@ __all__ = [
     "ADAM",
     "BLOCK",
     "LEARNING_RATE",
+    "ROUNDING",
     "Block",
     "Climb",
     "Outlook",
@@ -57,7 +58,11 @@ COOLING, LONG = 0.8, 200
 in the middle of a leap."""
 _SETTLE_STEPS = 2
 _RETRIES = 3
-ADAM = optax.scale_by_adam(b1=0.9, b2=0.99)
+_EPS = 1e-8
+ADAM = optax.scale_by_adam(b1=0.9, b2=0.99, eps=_EPS)
+ROUNDING = 1e-6
+"""Gradients per data point that say nothing: Adam would blow up even their rounding to full steps,
+and a sum over the data in another order would lead elsewhere."""
 
 
 class State(NamedTuple):
@@ -144,13 +149,17 @@ def resume(model: DataAssociation, batch: Batch) -> State:
     return State(model, responsibilities(log_joint), ADAM.init(eqx.filter(model, trainable(model))))
 
 
-def apply(moving: Any, gradient: Any, moments: Any, rate: Scalar) -> tuple[Any, Any]:
-    """One step of Adam down the gradient."""
+def apply(
+    moving: Any, gradient: Any, moments: Any, rate: Scalar, floor: Scalar | float = _EPS
+) -> tuple[Any, Any]:
+    """One step of Adam down the gradient; parameters whose gradient is far below `floor` stay."""
     gradient = jax.tree.map(
         lambda node: node.tied() if isinstance(node, DataAssociation) else node,
         gradient,
         is_leaf=lambda node: isinstance(node, DataAssociation),
     )
+    # Adam does not care for the size of a gradient, except beside its ε.
+    gradient = jax.tree.map(lambda g: g * (_EPS / floor), gradient)
     updates, moments = ADAM.update(gradient, moments)
     return jax.tree.map(lambda p, u: p - rate * u, moving, updates), moments
 
@@ -172,7 +181,8 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Boun
         return -bound.value, (settled_rest, shares, bound)
 
     gradient, (rest, shares, bound) = jax.grad(loss, has_aux=True)(moving)
-    moving, moments = apply(moving, gradient, state.moments, learning_rate)
+    floor = ROUNDING * jnp.sum(batch.weight)
+    moving, moments = apply(moving, gradient, state.moments, learning_rate, floor)
     return State(eqx.combine(moving, rest), shares, moments), bound
 
 

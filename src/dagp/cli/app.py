@@ -43,6 +43,7 @@ COMMANDS = {
     "plot": "Draw the joint posterior, the assignments and the gate.",
     "info": "Describe a file without loading the model.",
     "reproduce": "Compute the paper's tables and figures, beside the published numbers.",
+    "launch": "Fit in several processes that share the rows.",
     "bench": "Measure how fast it is on this machine.",
 }
 """What `dagp --help` lists: the modules are imported only when their command is called."""

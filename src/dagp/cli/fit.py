@@ -16,6 +16,7 @@ from dagp.cli import tables
 from dagp.cli.app import Decimal, Delimiter, Force, InputError, check_output, console, say
 from dagp.cli.interrupt import Keeper
 from dagp.cli.progress import fit_with_progress, noted, show_summary
+from dagp.cli.together import beat, joined
 from dagp.clutter import Noise
 from dagp.data import Sample
 from dagp.deep import DeepGP
@@ -105,40 +106,47 @@ def fit(
     """
     check_output(out, force)
     count, priors = _priors(processes, noise_process, depth)
-    with tables.opened(data, delimiter, decimal) as table:
-        training = _read(table, target, features, weights, labels, missing is Missing.drop)
-    checkpoint = _checkpoint(out, resume)
-    model = DAGP(
-        count,
-        priors,
-        inducing=inducing,
-        n_init=starts,
-        max_iter=max_iter,
-        batch_size=_batches(batch_size, len(training.X)),
-        random_state=seed,
-        checkpoint=str(checkpoint),
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-    )
     began = time.monotonic()
-    with noted() as notes, modelfile.keeping_checkpoint():
-        _fit(model, training, checkpoint)
-    modelfile.save(model, out, (training.X, training.y), target)
-    discard(checkpoint)
+    with joined() as writing:
+        with tables.opened(data, delimiter, decimal) as table:
+            training = _read(table, target, features, weights, labels, missing is Missing.drop)
+        checkpoint = _checkpoint(out, resume)
+        model = DAGP(
+            count,
+            priors,
+            inducing=inducing,
+            n_init=starts,
+            max_iter=max_iter,
+            batch_size=_batches(batch_size, len(training.X)),
+            random_state=seed,
+            checkpoint=str(checkpoint),
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+        )
+        with noted() as notes, modelfile.keeping_checkpoint():
+            _fit(model, training, checkpoint)
+        if not writing:
+            return
+        modelfile.save(model, out, (training.X, training.y), target)
+        discard(checkpoint)
     if as_json:
-        answer = modelfile.about(model) | {
-            "model": str(out),
-            "target": target,
-            "noise_std": [process.noise_std_.tolist() for process in model.processes_],
-            "steps": int(model.n_iter_),
-            "seconds": round(time.monotonic() - began, 2),
-            "notes": notes,
-        }
-        typer.echo(json.dumps(answer, allow_nan=False))
+        _write_json(model, out, target, round(time.monotonic() - began, 2), notes)
         return
     _tell(f"Model: {out}")
     show_summary(model)
     _tell(f"A page about it: dagp report {shlex.quote(str(out))} -o report.html")
+
+
+def _write_json(model: DAGP, out: Path, target: str, seconds: float, notes: list[str]) -> None:
+    answer = modelfile.about(model) | {
+        "model": str(out),
+        "target": target,
+        "noise_std": [process.noise_std_.tolist() for process in model.processes_],
+        "steps": int(model.n_iter_),
+        "seconds": seconds,
+        "notes": notes,
+    }
+    typer.echo(json.dumps(answer, allow_nan=False))
 
 
 def _tell(text: str) -> None:
@@ -175,9 +183,14 @@ def _checkpoint(out: Path, resume: bool) -> Path:
 def _fit(model: DAGP, training: Training, checkpoint: Path) -> None:
     """Fit; what was reached is kept if somebody presses Ctrl-C."""
     keeper = Keeper(model)
+
+    def look() -> None:
+        beat()
+        keeper.look()
+
     more = {"sample_weight": training.weight, "labels": training.labels}
     try:
-        fit_with_progress(model, training.X, training.y, also=keeper.look, **more)
+        fit_with_progress(model, training.X, training.y, also=look, **more)
     except KeyboardInterrupt:
         keeper.end(training.sample, checkpoint)
     except StorageError:

@@ -1,0 +1,203 @@
+"""Fits in several processes: the same as in one, whatever happens to the processes."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dagp import DAGP, GP, Noise, datasets, distributed
+from dagp.cli import launch
+from dagp.cli.app import InputError
+from dagp.data import Sample, padded_length, to_batch
+from dagp.placement import agreed, devices, fetched, leading, place, rounded, same_everywhere
+
+FIT = ["fit", "data.csv", "-t", "y", "--processes", "1", "--noise-process", "--starts", "1"]
+SMALL = ["--inducing", "8", "--max-iter", "50", "--checkpoint-every", "0", "--json"]
+LIMIT = 300
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data, and the model that a single process makes of them."""
+    path = tmp_path_factory.mktemp("together")
+    data = datasets.noise_separation(0.3, n=150, random_state=1)
+    table = np.column_stack([data.X, data.y])
+    np.savetxt(path / "data.csv", table, delimiter=",", header="x,y", comments="")
+    run(path, *FIT, *SMALL, "-o", "alone.dagp")
+    return path
+
+
+def begun(folder, *words):
+    # Small models and many programs: quick compilation is worth more than quick code.
+    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.Popen(
+        [sys.executable, "-c", "from dagp.cli import main; main()", *words],
+        cwd=folder,
+        env={**os.environ, **quick},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(folder, *words):
+    with begun(folder, *words) as process:
+        out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    return json.loads(out), err
+
+
+def peers(process):
+    """The processes that another one has started."""
+    threads = Path(f"/proc/{process.pid}/task").iterdir()
+    return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+
+
+def is_same(folder, model):
+    one, other = (DAGP.load(folder / name) for name in (model, "alone.dagp"))
+    np.testing.assert_allclose(one.lower_bound_, other.lower_bound_, rtol=1e-6)
+    np.testing.assert_allclose(one.responsibilities_, other.responsibilities_, atol=1e-4)
+    grid = pd.DataFrame({"x": np.linspace(-3, 3, 20)})
+    np.testing.assert_allclose(one.predict(grid), other.predict(grid), rtol=1e-4, atol=1e-4)
+
+
+def disturbed(folder, model, signal_, processes, *options):
+    """A fit in which one process gets a signal as soon as there is a checkpoint."""
+    words = ["launch", "-p", str(processes), *options, "--", *FIT, *SMALL, "-o", model]
+    checkpoint, until = folder / f"{model}.checkpoint", time.monotonic() + LIMIT
+    with begun(folder, *words) as process:
+        while not checkpoint.exists() and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.05)
+        assert checkpoint.exists(), process.communicate()
+        os.kill(peers(process)[-1], signal_)
+        out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    assert not checkpoint.exists()
+    return json.loads(out), err
+
+
+def test_two_processes_of_which_one_is_killed_give_the_same(folder):
+    answer, told = disturbed(folder, "killed.dagp", signal.SIGKILL, 2)
+    assert "Process 1 ended with signal 9; all begin again" in told
+    assert answer["model"] == "killed.dagp"
+    is_same(folder, "killed.dagp")
+
+
+@pytest.mark.slow
+def test_four_processes_give_the_same(folder):
+    answer, told = run(folder, "launch", "-p", "4", "--", *FIT, *SMALL, "-o", "four.dagp")
+    assert "begin again" not in told and answer["rows"] == 150
+    is_same(folder, "four.dagp")
+
+
+@pytest.mark.slow
+def test_rows_that_cannot_be_shared_evenly(folder):
+    batches = ["--batch-size", "50", "-o"]
+    run(folder, *FIT, *SMALL, *batches, "batches.dagp")
+    run(folder, "launch", "-p", "3", "--", *FIT, *SMALL, *batches, "three.dagp")
+    one, other = (DAGP.load(folder / f"{name}.dagp") for name in ("batches", "three"))
+    np.testing.assert_allclose(one.lower_bound_, other.lower_bound_, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_stuck_is_restarted(folder):
+    _, told = disturbed(folder, "stuck.dagp", signal.SIGSTOP, 2)
+    assert "all begin again" in told
+    is_same(folder, "stuck.dagp")
+
+
+def test_nothing_moves(tmp_path):
+    """Seen by the watchdog, whatever the processes say to each other."""
+    sleeper = subprocess.Popen(["sleep", "60"])
+    crew = launch._Crew([sleeper], tmp_path)
+    (tmp_path / "0.beat").touch()
+    end = crew.watched(patience=0.5)
+    sleeper.kill()
+    sleeper.wait()
+    assert not end.final and "Nothing has moved" in end.reason
+
+
+def test_a_mistake_is_told_once_and_not_repeated(folder):
+    with begun(folder, "launch", "--", "fit", "data.csv", "-t", "z") as process:
+        _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 2
+    assert err.count("no column 'z'") == 1 and "begin again" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["launch", "--", "report", "m.dagp"], "launch is for fit, and not for 'report'"),
+        (["launch", "--", "fit", "-", "-t", "y"], "cannot share standard input"),
+    ],
+)
+def test_what_launch_refuses(words, reason, tmp_path):
+    with begun(tmp_path, *words) as process:
+        _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 2 and reason in err
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    with pytest.raises(InputError, match="only 1 GPU"):
+        launch.launch(["fit", "data.csv"], processes=2)
+
+
+def test_cores_are_shared_out():
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("The system does not say which cores there are.")
+    cores = os.sched_getaffinity(0)
+    parts = [launch._cores(index, 2) for index in range(2)]
+    assert set.union(*parts) == cores
+    assert all(launch._cores(index, 64) for index in range(64))
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"DAGP_PROCESSES": "2"}, "DAGP_PROCESS is not a number"),
+        ({"DAGP_PROCESSES": "two", "DAGP_PROCESS": "0"}, "DAGP_PROCESSES is not a number"),
+        ({"DAGP_PROCESSES": "2", "DAGP_PROCESS": "2"}, "counts from 0"),
+    ],
+)
+def test_a_place_that_makes_no_sense(environment, reason):
+    with pytest.raises(ValueError, match=reason):
+        distributed.place_of({"DAGP_COORDINATOR": "node:1", **environment})
+
+
+def test_the_cluster_may_know_the_place():
+    assert distributed.place_of({"DAGP_COORDINATOR": "auto"}) == distributed.Place("auto")
+
+
+def test_on_ones_own_there_is_nobody_to_meet(monkeypatch):
+    monkeypatch.delenv("DAGP_COORDINATOR", raising=False)
+    distributed.initialize()
+    assert agreed(True) and not agreed(False) and leading() and same_everywhere(7) == 7
+
+
+def test_rows_on_a_mesh_of_one_device():
+    sample = Sample(np.ones((5, 2)), np.ones((5, 1)), np.ones(5), np.full(5, -1))
+    with distributed.together():
+        placed = place(to_batch(sample, 2))
+        assert devices() == 1 and rounded(5) == 5 and len(placed.X) == padded_length(5)
+        np.testing.assert_array_equal(fetched(placed.X)[:5], sample.X)
+        assert placed.X.dtype == np.float32  # as wide as the rest of the program computes
+
+
+def test_together_alone_is_the_same():
+    data = datasets.noise_separation(0.3, n=60, random_state=0)
+    settings = {"inducing": 5, "n_init": 1, "tol": 1e-1, "random_state": 0}
+    models = []
+    for company in (contextlib.nullcontext(), distributed.together()):
+        with company:
+            models.append(DAGP(processes=[GP(), Noise()], **settings).fit(data.X, data.y))
+    np.testing.assert_allclose(models[0].responsibilities_, models[1].responsibilities_, atol=1e-6)
