@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from dagp.bounds import collapsed, responsibilities, settle
+from dagp.bounds import associated, collapsed, responsibilities, settle
 from dagp.clutter import Noise
 from dagp.gate import ConstantGate
 from dagp.model import NaturalRates
@@ -54,7 +54,9 @@ def gradient(model, batch):
 
 @functools.partial(jax.jit, static_argnames="steps")
 def compiled_settle(model, batch, shares, steps, rates):
-    return settle(model, model.project(batch.X), batch, shares, steps, rates)
+    projection = model.project(batch.X)
+    model = settle(model, projection, batch, shares, steps, rates)
+    return model, associated(model, projection, batch)[1]
 
 
 def assert_same(one, other, **tolerance):

@@ -9,7 +9,6 @@ from dagp.gate import GPGate
 from dagp.model import (
     Batch,
     DataAssociation,
-    ModelMarginals,
     ModelProjection,
     NaturalRates,
     permitted,
@@ -18,7 +17,7 @@ from dagp.processes import over_samples
 from dagp.sparse import Marginals
 from dagp.typing import Array, Int, PerProcess, Scalar
 
-__all__ = ["Bound", "collapsed", "marginal", "responsibilities", "sampled", "settle"]
+__all__ = ["Bound", "associated", "collapsed", "marginal", "responsibilities", "sampled", "settle"]
 
 
 class Bound(NamedTuple):
@@ -41,10 +40,17 @@ def collapsed(
     It has no parameters per point. `scale` is N over the size of the batch, which makes the
     bound of a random batch unbiased for the bound of all data.
     """
+    return associated(model, projection, batch, scale)[0]
+
+
+def associated(
+    model: DataAssociation, projection: ModelProjection, batch: Batch, scale: Scalar | float = 1.0
+) -> tuple[Bound, PerProcess]:
+    """The collapsed bound, and the responsibilities at which it is taken."""
     log_joint = model.log_joint(model.marginals(projection), batch)
     data = scale * jnp.sum(batch.weight * jax.nn.logsumexp(log_joint, axis=1))
     kl, prior = model.kl(), model.log_prior()
-    return Bound(data - kl + prior, data, kl, prior)
+    return Bound(data - kl + prior, data, kl, prior), responsibilities(log_joint)
 
 
 def sampled(
@@ -100,23 +106,20 @@ def settle(
     shares: PerProcess,
     steps: int | Int[Array, ""],
     rates: NaturalRates,
-) -> tuple[DataAssociation, PerProcess]:
+) -> DataAssociation:
     """Let q(a), every q(u) and the gate agree, with the hyperparameters held still.
 
     It begins with the functions, given the responsibilities of before: after the hyperparameters
     have moved, the functions fit badly for a moment, and points reassigned in that moment would
     never find back. The projections do not depend on q, so all steps share one set of them and
-    need no gradients.
+    need no gradients. Who produced the points after the last step is left to whoever looks at the
+    bound there.
     """
 
-    def step(
-        _: Int[Array, ""], carry: tuple[DataAssociation, ModelMarginals, PerProcess]
-    ) -> tuple[DataAssociation, ModelMarginals, PerProcess]:
-        model, marginals, shares = carry
-        model = model.natural_step(projection, marginals, batch, shares, rates)
+    def step(i: Int[Array, ""], model: DataAssociation) -> DataAssociation:
         marginals = model.marginals(projection)
-        return model, marginals, responsibilities(model.log_joint(marginals, batch))
+        found = responsibilities(model.log_joint(marginals, batch))
+        given = jnp.where(i == 0, shares, found)
+        return model.natural_step(projection, marginals, batch, given, rates)
 
-    start = (model, model.marginals(projection), shares)
-    model, _, shares = jax.lax.fori_loop(0, steps, step, start)
-    return model, shares
+    return jax.lax.fori_loop(0, steps, step, model)

@@ -65,8 +65,6 @@ class Natural(eqx.Module):
         return jnp.einsum("pij,pi->pj", root, white), root
 
     def _factor(self) -> Float[Array, "P M M"]:
-        # Λ is never below the identity and needs no jitter, unless data of great weight put so
-        # much on top that the identity is lost in rounding.
         return jax.vmap(firm_cholesky)(jnp.asarray(self.precision))
 
     def kl(self) -> Scalar:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.bounds import collapsed, responsibilities, settle
+from dagp.bounds import associated, collapsed, responsibilities, settle
 from dagp.data import Sample, allowed, padded_length, to_batch
 from dagp.gate import ConstantGate
 from dagp.memory import current
@@ -39,7 +39,7 @@ from dagp.train import (
 )
 from dagp.typing import Array, Float, Int, PerProcess, Scalar
 
-__all__ = ["absorb", "descend", "fresh_moments", "levels", "sweep", "train_in_batches"]
+__all__ = ["absorb", "descend", "drawn", "fresh_moments", "levels", "sweep", "train_in_batches"]
 
 FIRST_NATURAL_RATE = 0.1
 FIRST_LEARNING_RATE = 0.4 * LEARNING_RATE
@@ -80,7 +80,7 @@ def paces(first: int, count: int, epoch: float) -> Pace:
     return Pace(FIRST_NATURAL_RATE * fall, FIRST_LEARNING_RATE * fall)
 
 
-def _pick(sample: Sample, rows: Int[np.ndarray, "T B"], scale: float, processes: int) -> Batch:
+def drawn(sample: Sample, rows: Int[np.ndarray, "T B"], scale: float, processes: int) -> Batch:
     """The rows of some steps on the device, (T, B, …), weighted as if they were all data."""
     X, y, weight, labels = (column[rows] for column in sample)
     may = allowed(labels.reshape(-1), processes).reshape(*rows.shape, processes)
@@ -103,9 +103,9 @@ def _step(state: State, batch: Batch, pace: Pace) -> tuple[State, Scalar]:
         projection = model.project(batch.X)
         still, seen = jax.lax.stop_gradient((model, projection))
         shares = responsibilities(still.log_joint(still.marginals(seen), batch))
-        settled, shares = settle(still, seen, batch, shares, 1, rates)
+        settled = settle(still, seen, batch, shares, 1, rates)
         settled_rest = eqx.filter(settled, mask, inverse=True)
-        bound = collapsed(eqx.combine(moving, settled_rest), projection, batch)
+        bound, shares = associated(eqx.combine(moving, settled_rest), projection, batch)
         return -bound.value, (settled_rest, shares)
 
     (value, (rest, shares)), gradient = jax.value_and_grad(loss, has_aux=True)(moving)
@@ -340,7 +340,7 @@ def _epoch(
     for first in range(run.done, run.done + max(1, round(epoch / BLOCK)) * BLOCK, BLOCK):
         some = np.stack([next(batches) for _ in range(BLOCK)])
         pace = paces(first, BLOCK, epoch)
-        state, estimates = descend(state, _pick(sample, some, epoch, K), pace)
+        state, estimates = descend(state, drawn(sample, some, epoch, K), pace)
         trace.append(np.asarray(estimates, np.float64))
     joined = np.concatenate(trace)
     return run._replace(state=state, done=len(joined), trace=joined)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dagp.bounds import Bound, collapsed, responsibilities, settle
+from dagp.bounds import Bound, associated, responsibilities, settle
 from dagp.gate import GateMarginals
 from dagp.memory import current
 from dagp.model import Batch, DataAssociation, NaturalRates
@@ -137,9 +137,10 @@ def begin(
     projection = model.project(batch.X)
     rates = NaturalRates(process=1.0, gate=1.0)
     model = model.natural_step(projection, model.marginals(projection), batch, shares, rates)
-    model, shares = settle(model, projection, batch, shares, steps, NaturalRates())
+    model = settle(model, projection, batch, shares, steps, NaturalRates())
     moments = ADAM.init(eqx.filter(model, trainable(model)))
-    return State(model, shares, moments), collapsed(model, projection, batch)
+    bound, found = associated(model, projection, batch)
+    return State(model, jnp.where(steps == 0, shares, found), moments), bound
 
 
 @jax.jit
@@ -173,11 +174,9 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Boun
         model = eqx.combine(moving, rest)
         projection = model.project(batch.X)
         still = jax.lax.stop_gradient((model, projection))
-        settled, shares = settle(
-            *still, batch, state.responsibilities, _SETTLE_STEPS, NaturalRates()
-        )
+        settled = settle(*still, batch, state.responsibilities, _SETTLE_STEPS, NaturalRates())
         settled_rest = eqx.filter(settled, mask, inverse=True)
-        bound = collapsed(eqx.combine(moving, settled_rest), projection, batch)
+        bound, shares = associated(eqx.combine(moving, settled_rest), projection, batch)
         return -bound.value, (settled_rest, shares, bound)
 
     gradient, (rest, shares, bound) = jax.grad(loss, has_aux=True)(moving)

@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.bench.figures import Figure, repeated, seconds
-from dagp.data import Sample, Units, padded, to_batch
+from dagp.data import Sample, Units, on_devices, padded
 from dagp.deep import DeepGP
 from dagp.model import Batch
 from dagp.parameters import trainable
+from dagp.placement import place
 from dagp.processes import GP
 from dagp.runtime import numerics
 from dagp.search import GROWTHS
 from dagp.starts import Problem, Start, build, choose_inducing, grown
-from dagp.stochastic import descend, fresh_moments, paces
+from dagp.stochastic import descend, drawn, fresh_moments, paces
 from dagp.train import BLOCK, LEARNING_RATE, State, begin, step
 
 __all__ = ["Size", "bytes_free", "bytes_needed", "regimes", "step_ms"]
@@ -59,7 +60,7 @@ def regimes(
     return X, y
 
 
-def _begun(size: Size) -> tuple[State, Batch]:
+def _begun(size: Size) -> tuple[State, Sample]:
     """A model of this size in the middle of its training, and its data."""
     X, y = regimes(size.rows, size.processes)
     raw = Sample(X, y, np.ones(size.rows), np.full(size.rows, -1))
@@ -73,11 +74,11 @@ def _begun(size: Size) -> tuple[State, Batch]:
     model = build(problem, start)
     if size.layers > 1:
         model = grown(problem, start, model, GROWTHS[0])
-    data = jax.tree.map(jnp.asarray, to_batch(sample, size.processes))
     if size.batch is None:
-        return begin(model, data, jnp.asarray(padded(shares, len(data.X))), 0)[0], data
+        data = on_devices(sample, size.processes)
+        return begin(model, data, place(padded(shares, len(data.X))), 0)[0], sample
     few = np.zeros((size.batch, size.processes))
-    return State(model, few, fresh_moments(model, trainable(model))), data
+    return State(model, few, fresh_moments(model, trainable(model))), sample
 
 
 @jax.jit
@@ -91,16 +92,15 @@ def _whole(state: State, batch: Batch) -> Callable[[int], Any]:
     return lambda count: jax.block_until_ready(_steps(state, batch, rate, count))
 
 
-def _batches(state: State, data: Batch, size: Size) -> Callable[[int], Any]:
+def _batches(state: State, sample: Sample, size: Size) -> Callable[[int], Any]:
     """Blocks of steps by minibatch, with the drawing of the rows; `count` is BLOCK."""
     rng, some = np.random.default_rng(1), size.batch or size.rows
     epoch = size.rows / some
 
     def job(count: int) -> Any:
         rows = rng.integers(0, size.rows, (count, some))
-        return jax.block_until_ready(
-            descend(state, data, rows, jnp.asarray(epoch), paces(0, count, epoch))
-        )
+        batches = drawn(sample, rows, epoch, size.processes)
+        return jax.block_until_ready(descend(state, batches, paces(0, count, epoch)))
 
     return job
 
@@ -108,8 +108,11 @@ def _batches(state: State, data: Batch, size: Size) -> Callable[[int], Any]:
 def step_ms(size: Size, *, repeats: int = 5) -> Figure:
     """Milliseconds of one step of this size, without compilation; as many as fill a while."""
     with numerics("float64"):
-        state, data = _begun(size)
-        job = _whole(state, data) if size.batch is None else _batches(state, data, size)
+        state, sample = _begun(size)
+        if size.batch is None:
+            job = _whole(state, on_devices(sample, size.processes))
+        else:
+            job = _batches(state, sample, size)
         count = BLOCK if size.batch is not None else 1
         compiled = seconds(partial(job, count))
         if size.batch is None:
