@@ -128,5 +128,5 @@ def test_the_papers_scheme_begins_from_great_weights():
             factor = np.asarray(moved.groups[0].latent.q.factor.raw, np.float64)[0, 0]
         # Where the data say a lot, the variance is what they leave; elsewhere it is the prior's.
         spread = np.linalg.eigvalsh(factor @ factor.T)
-        np.testing.assert_allclose(spread[10:], 1.0, rtol=1.0)
+        assert ((spread[10:] > 0.1) & (spread[10:] < 10)).all()
         assert (spread[:10] < 1e-4).all()

@@ -71,7 +71,8 @@ def _in_words(error: Exception) -> None:
     """A refusal comes from us, not from deep inside a library, and is a sentence."""
     deepest = traceback.extract_tb(error.__traceback__)[-1].filename
     ours = SPEAKS[0] in Path(deepest).parents or deepest.endswith(SPEAKS[1])
-    sentence = str(error).strip().endswith((".", ")"))
+    # What is shown as an array comes from within, not from the user's table.
+    sentence = str(error).strip().endswith((".", ")")) and "array(" not in str(error)
     if not ours or not sentence or type(error) not in (ValueError, FitError):
         raise error
 
