@@ -30,6 +30,10 @@ if "DAGP_TEST_CACHE" not in os.environ:
 jax.config.update("jax_compilation_cache_dir", os.environ["DAGP_TEST_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
+# The models of the tests are tiny and the programs many: compilation is told to be quick rather
+# than thorough, except where a test asks for `thorough`.
+jax.config.update("jax_disable_most_optimizations", True)
+
 # The same examples every time, no files written, no clock: the first example compiles.
 settings.register_profile("dagp", derandomize=True, database=None, deadline=None)
 settings.load_profile("dagp")
@@ -40,10 +44,15 @@ def float64() -> Iterator[None]:
     """Double precision for a whole module: ``pytestmark = pytest.mark.usefixtures("float64")``.
 
     Not autouse, so that tests of the estimator see the climate a user has. Scope is the module,
-    because hypothesis runs many examples inside one function-scoped fixture. The models are tiny
-    and the programs many, so compilation is told to be quick rather than thorough.
+    because hypothesis runs many examples inside one function-scoped fixture.
     """
-    jax.config.update("jax_disable_most_optimizations", True)
     with runtime.numerics("float64"):
         yield
+
+
+@pytest.fixture(scope="module")
+def thorough() -> Iterator[None]:
+    """Programs as a user gets them: for tests that train for long, or look at the last digit."""
     jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)

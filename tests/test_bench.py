@@ -69,7 +69,7 @@ def plain_compiler():
 
 
 @pytest.mark.parametrize("batch", [None, 16])
-def test_steps_are_timed(plain_compiler, batch):
+def test_steps_are_timed(batch):
     figure = step_ms(Size(40, 1, 4, batch=batch), repeats=2)
     assert 0 < figure["median"] < 1e4
     assert (figure["unit"], figure["repeats"]) == ("ms", 2)

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 
-import jax
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -22,14 +21,6 @@ FIT = ("-t", Y_NAME, "--features", X_NAME, "--processes", "1", "--noise-process"
 
 def run(*arguments, input=None):
     return CliRunner().invoke(app, [str(a) for a in arguments], input=input)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """The models are tiny and the programs many."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

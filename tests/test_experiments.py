@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 from dagp import DAGP, GP, Noise, datasets
 
 REPORTING_SEEDS = range(100, 105)
+pytestmark = pytest.mark.usefixtures("thorough")
 
 
 def rmse(a, b):

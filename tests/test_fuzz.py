@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -20,14 +19,6 @@ from fuzzing.runner import Worker, counted
 PLAIN = dataclasses.replace(
     drawn(SMALL, 1), way="fit", inputs="uniform", targets="curves", weights="none", labels="none"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quickly_compiled():
-    """The models are small and the programs many."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @st.composite

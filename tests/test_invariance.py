@@ -4,7 +4,6 @@ Exact where the order of operations is the same, otherwise as close as rounding,
 short training run, allows; where the search may take another way, the answer has to be the same.
 """
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -32,14 +31,6 @@ def two_lines(n=48, outputs=1):
 
 X, Y, PROCESS = two_lines()
 ASKED = np.linspace(-3, 3, 25)[:, None]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quickly_compiled():
-    """The models are small and the programs many."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

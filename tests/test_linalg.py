@@ -126,3 +126,20 @@ def test_float32_factor():
     np.testing.assert_allclose(
         lower, np.linalg.cholesky(positive_definite(0)), rtol=2e-5, atol=1e-5
     )
+
+
+def test_rungs_tried_together_find_what_the_ladder_finds():
+    sound, flat = (jnp.asarray(m, jnp.float64) for m in (positive_definite(2), singular()))
+    for matrix in (sound, flat):
+        lower, relative = linalg._all_at_once(matrix, 1e-10)
+        expected, used = linalg._rung_by_rung(matrix, 1e-10)
+        assert relative == used
+        np.testing.assert_allclose(lower, expected, rtol=1e-12)
+
+
+def test_rungs_tried_together_go_up_where_they_must():
+    below = jnp.asarray(singular() - 1e-5 * np.eye(6), jnp.float64)
+    lower, relative = linalg._all_at_once(below, 1e-10)
+    assert jnp.all(jnp.isfinite(lower)) and relative == pytest.approx(1e-4)
+    hopeless, _ = linalg._all_at_once(-jnp.eye(3, dtype=jnp.float64) * jnp.inf, 1e-10)
+    assert not jnp.all(jnp.isfinite(hopeless))

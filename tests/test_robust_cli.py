@@ -3,7 +3,6 @@
 import importlib
 import json
 
-import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -22,9 +21,7 @@ def place(tmp_path_factory):
     y = np.sin(6 * x)
     rows = zip(x.tolist(), y.tolist(), strict=True)
     (folder / "data.csv").write_text("speed,power\n" + "".join(f"{a},{b}\n" for a, b in rows))
-    jax.config.update("jax_disable_most_optimizations", True)
     model = DAGP(1, **QUICK).fit(x[:, None], y)
-    jax.config.update("jax_disable_most_optimizations", False)
     model.feature_names_in_ = np.array(["speed"], dtype=object)
     model.save(folder / "model.dagp", data=(x[:, None], y))
     return folder

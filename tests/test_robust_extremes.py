@@ -24,14 +24,6 @@ Y = np.sin(3 * X[:, 0]) + 0.1 * RNG.standard_normal(24)
 QUICK = {"n_init": 1, "max_iter": 1, "tol": 1e3, "inducing": 6, "random_state": 0}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """The models are tiny and the programs many."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def fitted(model, *data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -67,7 +59,7 @@ def test_a_precision_that_rounding_undid_has_a_factor():
 def test_a_sound_precision_is_left_as_it_is():
     with numerics("float64"):
         sound = jnp.asarray(np.eye(5) + np.ones((5, 5)))
-        np.testing.assert_allclose(firm_cholesky(sound), jnp.linalg.cholesky(sound), rtol=1e-13)
+        np.testing.assert_array_equal(firm_cholesky(sound), jnp.linalg.cholesky(sound))
 
 
 def test_distances_do_not_depend_on_where_zero_is():
@@ -126,8 +118,7 @@ def test_the_papers_scheme_begins_from_great_weights():
         with numerics("float32"):
             moved = as_moments(eqx.tree_at(lambda m: m.groups[0].latent.q, model, q))
             factor = np.asarray(moved.groups[0].latent.q.factor.raw, np.float64)[0, 0]
-        # Where the data say a lot, the variance is what they leave; elsewhere it is of the order
-        # of the prior's: an identity beneath 1e7 is hardly seen in single precision.
+        # Where the data say a lot, the variance is what they leave; elsewhere it is the prior's.
         spread = np.linalg.eigvalsh(factor @ factor.T)
-        assert ((spread[10:] > 0.01) & (spread[10:] < 10)).all()
+        assert ((spread[10:] > 0.1) & (spread[10:] < 10)).all()
         assert (spread[:10] < 1e-4).all()

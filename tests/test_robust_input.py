@@ -2,7 +2,6 @@
 
 import datetime
 
-import jax
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -22,14 +21,6 @@ TWO_Y = np.sin(3 * TWO_X[:, 0]) + np.tile([0.0, 5.0], N // 2) + 0.01 * np.cos(np
 SPREAD = np.linspace(0, 1, 6)[:, None]
 """Inducing inputs for data that have fewer distinct ones: every shape is compiled anew."""
 QUICK = {"n_init": 1, "max_iter": 200, "tol": 1e3, "inducing": 6, "random_state": 0}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """The models are tiny and the programs many."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def fit(inputs=X, outputs=Y, n_processes=1, weight=None, labels=None, **settings):

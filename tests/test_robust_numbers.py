@@ -20,14 +20,6 @@ Y = np.sin(6 * X[:, 0]) + 0.1 * np.cos(50 * X[:, 0])
 QUICK = {"n_init": 1, "max_iter": 200, "tol": 1e3, "inducing": 6, "random_state": 0}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """The models are tiny and the programs many."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module")
 def fitted():
     return DAGP(1, **QUICK).fit(X, Y)

@@ -7,7 +7,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,14 +22,6 @@ WATCHDOG = 300
 N = 24
 X = np.linspace(0, 1, N)[:, None]
 OUTPUTS = [np.sin(6 * X[:, 0]), np.cos(4 * X[:, 0]) ** 2, X[:, 0] ** 3]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """The models are tiny and the programs many."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def answers(y, random_state=0):

@@ -1,5 +1,7 @@
 """Triangular algebra, and the one home of jitter."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,8 @@ __all__ = ["cholesky", "firm_cholesky", "inverse_factor", "jitter_used", "log_de
 
 _RUNGS = 9
 """Jitter climbs by a factor of ten from `_first_rung` until the factor is finite."""
+_FEW = (3, 6, _RUNGS - 1)
+"""Those that are tried after the lowest one where they are tried together."""
 
 
 def _first_rung(dtype: np.dtype) -> float:
@@ -18,16 +22,26 @@ def _first_rung(dtype: np.dtype) -> float:
     return 1e-10 if dtype == np.float64 else 1e-6
 
 
-def _climb(matrix: Matrix) -> tuple[Matrix, Scalar]:
-    """The factor at the lowest sufficient rung, and the relative jitter of that rung."""
-    identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+def _climb(matrix: Matrix, jitter: float) -> tuple[Matrix, Scalar]:
+    """The factor at the lowest sufficient rung from `jitter` on, and the relative jitter there."""
+    return jax.lax.platform_dependent(
+        matrix,
+        cpu=lambda m: _rung_by_rung(m, jitter),
+        default=lambda m: _all_at_once(m, jitter),
+    )
+
+
+def _jittered(matrix: Matrix, relative: Scalar | float) -> Matrix:
+    """The factor with this jitter, relative to the mean diagonal."""
     diagonal = jnp.mean(jnp.diagonal(matrix))
     # A function that is known to be zero has a covariance of zeros: any jitter will do.
     diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
-    first = jnp.asarray(_first_rung(matrix.dtype), matrix.dtype)
+    identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return jnp.linalg.cholesky(matrix + relative * diagonal * identity)
 
-    def factor(relative: Scalar) -> Matrix:
-        return jnp.linalg.cholesky(matrix + relative * diagonal * identity)
+
+def _rung_by_rung(matrix: Matrix, jitter: float) -> tuple[Matrix, Scalar]:
+    first = _first_rung(matrix.dtype)
 
     def failed(state: tuple[Array, Array, Array]) -> Array:
         rung, _, lower = state
@@ -35,10 +49,27 @@ def _climb(matrix: Matrix) -> tuple[Matrix, Scalar]:
 
     def climb(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         rung, relative, _ = state
-        return rung + 1, 10 * relative, factor(10 * relative)
+        higher = jnp.maximum(10 * relative, first)
+        return rung + 1, higher, _jittered(matrix, higher)
 
-    _, relative, lower = jax.lax.while_loop(failed, climb, (jnp.asarray(1), first, factor(first)))
+    begin = jnp.asarray(jitter, matrix.dtype)
+    begun = (jnp.asarray(1), begin, _jittered(matrix, begin))
+    _, relative, lower = jax.lax.while_loop(failed, climb, begun)
     return lower, relative
+
+
+def _all_at_once(matrix: Matrix, jitter: float) -> tuple[Matrix, Scalar]:
+    """A few of the rungs, tried together.
+
+    A loop that ends when a number says so makes an accelerator wait for its host at every turn,
+    which takes longer than the factors do.
+    """
+    few = [jitter, *(_first_rung(matrix.dtype) * 10.0**up for up in _FEW)]
+    rungs = jnp.asarray(few, matrix.dtype)
+    lower = jax.vmap(lambda relative: _jittered(matrix, relative))(rungs)
+    # The first that is finite; the first of all where none is.
+    pick = jnp.argmax(jnp.all(jnp.isfinite(lower), axis=(1, 2)))
+    return lower[pick], rungs[pick]
 
 
 @jax.custom_jvp
@@ -52,37 +83,40 @@ def cholesky(matrix: Matrix) -> Matrix:
     >>> round(float(cholesky(jnp.array([[4.0]]))[0, 0]), 4)
     2.0
     """
-    return _climb(matrix)[0]
+    return _climb(matrix, _first_rung(matrix.dtype))[0]
 
 
-@cholesky.defjvp
-def _cholesky_jvp(primals: tuple[Matrix], tangents: tuple[Matrix]) -> tuple[Matrix, Matrix]:
-    (matrix,), (tangent,) = primals, tangents
-    lower = cholesky(matrix)
-    inverse = inverse_factor(lower)
-    inner = inverse @ ((tangent + tangent.T) / 2) @ inverse.T
-    half = jnp.tril(inner) - jnp.diag(jnp.diagonal(inner)) / 2
-    return lower, lower @ half
+@jax.custom_jvp
+def firm_cholesky(matrix: Matrix) -> Matrix:
+    """As `cholesky` for a positive definite matrix: no jitter, unless rounding undid it.
+
+    >>> float(firm_cholesky(jnp.array([[4.0]]))[0, 0])
+    2.0
+    """
+    return _climb(matrix, 0.0)[0]
+
+
+def _derivative(factor: Callable[[Matrix], Matrix]) -> Callable[..., tuple[Matrix, Matrix]]:
+    """The rule for the derivative of a Cholesky factor."""
+
+    def rule(primals: tuple[Matrix], tangents: tuple[Matrix]) -> tuple[Matrix, Matrix]:
+        (matrix,), (tangent,) = primals, tangents
+        lower = factor(matrix)
+        inverse = inverse_factor(lower)
+        inner = inverse @ ((tangent + tangent.T) / 2) @ inverse.T
+        half = jnp.tril(inner) - jnp.diag(jnp.diagonal(inner)) / 2
+        return lower, lower @ half
+
+    return rule
+
+
+cholesky.defjvp(_derivative(cholesky))
+firm_cholesky.defjvp(_derivative(firm_cholesky))
 
 
 def jitter_used(matrix: Matrix) -> Scalar:
     """The relative jitter `cholesky` adds to this matrix (for diagnosis, not for training)."""
-    return _climb(matrix)[1]
-
-
-def firm_cholesky(matrix: Matrix) -> Matrix:
-    """Lower Cholesky factor of a matrix that is the identity and something on top of it.
-
-    It needs no jitter, until there is so much on top that the identity is lost in rounding: what
-    is added is of the size of that rounding, and so next to nothing otherwise.
-
-    >>> round(float(firm_cholesky(jnp.array([[4.0]]))[0, 0]), 4)
-    2.0
-    """
-    size = matrix.shape[-1]
-    largest = jax.lax.stop_gradient(jnp.max(jnp.diagonal(matrix)))
-    rounding = 2 * float(jnp.finfo(matrix.dtype).eps) * size**0.5 * largest
-    return jnp.linalg.cholesky(matrix + rounding * jnp.eye(size, dtype=matrix.dtype))
+    return _climb(matrix, _first_rung(matrix.dtype))[1]
 
 
 def inverse_factor(lower: Factor) -> Factor:
