@@ -1,6 +1,7 @@
 """The speed suite: what it computes from times, its shape, its options, and the peers' protocol."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -117,6 +118,15 @@ def test_shape_and_options(monkeypatch, tmp_path):
 
 def test_a_fresh_process_answers_or_says_why(tmp_path):
     assert "nothing" in fresh.asked(str(tmp_path), do="nothing")["error"]
+
+
+def test_a_child_does_not_count_the_memory_of_its_parent():
+    code = "from dagp.bench.child import _peak; print(_peak())"
+    command = [sys.executable, "-c", code]
+    small = int(subprocess.run(command, capture_output=True, check=True).stdout)
+    ballast = np.ones(2**26)
+    large = int(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert large < small + ballast.nbytes / 2
 
 
 def test_jobs_of_a_child_report_what_was_asked(monkeypatch, capsys):

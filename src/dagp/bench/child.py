@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,6 @@ from dagp.experiments import judge
 __all__ = ["JOBS", "fit_demo", "main", "memory", "recover"]
 
 Row = dict[str, Any]
-_UNIT = 1024 if sys.platform == "linux" else 1
-"""Bytes in the unit that the system counts memory in."""
 
 
 def _fitted(model: DAGP, X: Any, y: Any) -> float:
@@ -60,7 +59,12 @@ def recover(experiment: str, seed: int) -> Row:
 
 
 def _peak() -> int:
-    return _UNIT * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Most bytes this process ever held."""
+    # What Linux says in `ru_maxrss` includes the process that started this one.
+    if sys.platform == "linux":
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def memory(rows: int, batch: int | None, inducing: int, max_iter: int) -> Row:
