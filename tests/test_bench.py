@@ -124,7 +124,7 @@ def test_a_child_does_not_count_the_memory_of_its_parent():
     code = "from dagp.bench.child import _peak; print(_peak())"
     command = [sys.executable, "-c", code]
     small = int(subprocess.run(command, capture_output=True, check=True).stdout)
-    ballast = np.ones(2**26)
+    ballast = np.ones(2**25)
     large = int(subprocess.run(command, capture_output=True, check=True).stdout)
     assert large < small + ballast.nbytes / 2
 
