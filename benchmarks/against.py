@@ -26,7 +26,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ KINDS: dict[str, Job] = {
     "association": {"do": "association", "natural": 1, "processes": 2},
 }
 STEPS = 25
+TURN = 1.0
+"""Seconds."""
 
 
 class Contender:
@@ -129,38 +131,47 @@ def steps(pythons: dict[str, str], rounds: int, folder: Path) -> Job:
     with contenders(named) as running:
         found["versions"] = {name: one.ask(do="versions") for name, one in running.items()}
         for kind, job in KINDS.items():
-            taken: dict[str, list[float]] = {name: [] for name in running}
-            for one in running.values():
+            taken: dict[str, list[Job]] = {name: [] for name in running}
+            counts: dict[str, int] = {}
+            for name, one in running.items():
                 one.ask(data=file, lengthscale=TASKS["cartpole"][2], **job, **SETTINGS)
                 one.ask(do="steps", count=STEPS)
+                first = one.ask(do="steps", count=STEPS)["seconds"] / STEPS
+                # Ours come in blocks; of others as many as a turn should take.
+                counts[name] = STEPS if name == "dagp" else int(np.clip(TURN / first, 2, STEPS))
             for _ in range(rounds):
                 for name, one in running.items():
-                    answer = one.ask(do="steps", count=STEPS)
-                    taken[name].append(1e3 * answer["seconds"] / STEPS)
+                    answer = one.ask(do="steps", count=counts[name])
+                    taken[name].append({k: 1e3 * v / counts[name] for k, v in answer.items()})
             found[kind] = _compared(taken)
             print(kind, {name: row["median"] for name, row in found[kind]["ms"].items()})
     return found
 
 
-def _compared(taken: dict[str, list[float]]) -> Job:
+def _compared(taken: dict[str, list[Job]]) -> Job:
     """Each contender, each over ours in the same round, and the faster way of each package."""
-    ours = np.array(taken["dagp"])
+
+    def times(name: str, clock: str = "seconds") -> np.ndarray:
+        return np.array([turn[clock] for turn in taken[name]])
+
     ratios = {
-        name: summary(list(np.array(times) / ours), "times ours")
-        for name, times in taken.items()
+        name: summary(list(times(name) / times("dagp")), "times ours")
+        for name in taken
         if name != "dagp"
     }
     best: dict[str, float] = {}
     for name, ratio in ratios.items():
         package = name.split(",")[0]
         best[package] = min(best.get(package, np.inf), ratio["median"])
-    return {"ms": {n: summary(t, "ms") for n, t in taken.items()}, "ratio": ratios, "best": best}
+    wall = {name: summary(list(times(name)), "ms") for name in taken}
+    cpu = {name: summary(list(times(name, "cpu_seconds")), "ms") for name in taken}
+    return {"ms": wall, "processor_ms": cpu, "ratio": ratios, "best": best}
 
 
 def recovery(
     task: str, pythons: dict[str, str], threads: dict[str, int], options: Any, folder: Path
-) -> Job:
-    """Seconds to the structure, seed by seed."""
+) -> Iterator[Job]:
+    """Seconds to the structure; everything so far, after each seed."""
     K, _, lengthscale = TASKS[task]
     rows: list[Job] = []
     for seed in range(options.first, options.first + options.seeds):
@@ -187,15 +198,16 @@ def recovery(
             row |= _ratios(answer, cold, warm)
             print(row, flush=True)
             rows.append(row)
-    return {"rows": rows, "summary": summarised(rows)}
+        yield {"rows": rows, "summary": summarised(rows), "threads": dict(threads)}
 
 
 def _ratios(answer: Job, cold: Job, warm: Job) -> Job:
     """Their seconds over ours: at first sight, and without knowing."""
     return {
-        f"{way}_over_ours_{cache}": theirs["seconds"] / ours["seconds"]
+        f"{way}_over_ours_{cache}{of}": theirs[clock] / ours[clock]
         for way, theirs in (("first_sight", answer), ("blind", answer["blind"]))
         for cache, ours in (("cold", cold), ("warm", warm))
+        for of, clock in (("", "seconds"), ("_processor", "cpu_seconds"))
     }
 
 
@@ -245,14 +257,14 @@ def main() -> None:
         for part in options.only:
             about = machine()
             if part == "steps":
-                found[part] = steps(pythons, options.rounds, Path(folder))
+                parts: Iterable[Job] = [steps(pythons, options.rounds, Path(folder))]
             else:
                 for name in threads.keys() & {n.split(",")[0] for n in _ways(found)}:
                     threads[name] = fastest(found, name)
-                found[part] = recovery(part, pythons, threads, options, Path(folder))
-                found[part]["threads"] = dict(threads)
-            found[part]["machine"] = about
-            options.out.write_text(json.dumps(found, indent=2) + "\n")
+                parts = recovery(part, pythons, threads, options, Path(folder))
+            for figures in parts:
+                found[part] = figures | {"machine": about}
+                options.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _ways(found: Job) -> Job:

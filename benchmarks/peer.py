@@ -36,16 +36,18 @@ def judged(job: Job, data: Any, shares: np.ndarray, gate: np.ndarray) -> Job:
 
 
 class Clock:
-    """Runs while it is let run."""
+    """Runs while it is let run; `cpu` is what all threads together worked meanwhile."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.cpu = 0.0
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         yield
         self.seconds += time.perf_counter() - begin
+        self.cpu += time.process_time() - cpu
 
 
 class Start(NamedTuple):
@@ -54,8 +56,8 @@ class Start(NamedTuple):
     bound: float
     verdict: Job
     steps: int
-    seen: float | None
-    """Seconds on the clock when the structure was first there."""
+    seen: tuple[float, float] | None
+    """Seconds, and those of the processor, when the structure was first there."""
     whole: bool
     """Whether it ended by itself."""
 
@@ -78,7 +80,7 @@ def run_start(model: Any, seed: int, job: Job, data: Any, clock: Clock) -> Start
         highest = max(highest, bound)
         verdict = judged(job, data, *model.look())
         if verdict["recovered"] and seen is None:
-            seen = clock.seconds
+            seen = clock.seconds, clock.cpu
     return Start(highest, verdict, steps, seen, quiet == PATIENCE)
 
 
@@ -97,10 +99,12 @@ def recover(association: Make, job: Job, data: Any) -> Job:
     seen = [start.seen for start in starts if start.seen is not None]
     best = max(starts, key=lambda start: start.bound)
     return {
-        "seconds": seen[0] if seen else clock.seconds,
+        "seconds": seen[0][0] if seen else clock.seconds,
+        "cpu_seconds": seen[0][1] if seen else clock.cpu,
         "recovered": bool(seen),
         "blind": {
             "seconds": clock.seconds,
+            "cpu_seconds": clock.cpu,
             "starts": len(starts),
             "steps": sum(start.steps for start in starts),
             "complete": len(starts) == job["starts"] and starts[-1].whole,
@@ -121,9 +125,10 @@ def serve(svgp: Make, association: Make, versions: Callable[[], Job]) -> None:
             if job["do"] == "versions":
                 answer = versions()
             elif job["do"] == "steps":
-                begin = time.perf_counter()
-                model.steps(job["count"])
-                answer = {"seconds": time.perf_counter() - begin}
+                clock = Clock()
+                with clock.running():
+                    model.steps(job["count"])
+                answer = {"seconds": clock.seconds, "cpu_seconds": clock.cpu}
             elif job["do"] == "recover":
                 answer = recover(association, job, data)
             elif job["do"] == "association":

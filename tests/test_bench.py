@@ -198,9 +198,13 @@ def test_peers_are_timed_to_first_sight_and_without_knowing():
 def test_ratios_are_taken_seed_by_seed():
     rows = []
     for seed, ours, theirs in ((100, 1.0, 10.0), (101, 2.0, 40.0), (102, 4.0, 120.0)):
-        cold, warm = {"seconds": ours, "recovered": True}, {"seconds": ours / 2, "recovered": True}
+        cold, warm = (
+            {"seconds": ours / by, "cpu_seconds": ours, "recovered": True} for by in (1, 2)
+        )
         blind = {"seconds": 2 * theirs, "recovered": seed > 100, "complete": seed < 102}
-        answer = {"seconds": theirs, "recovered": seed < 102, "blind": blind}
+        blind["cpu_seconds"] = theirs
+        answer = {"seconds": theirs, "cpu_seconds": theirs, "recovered": seed < 102}
+        answer["blind"] = blind
         rows.append({"model": "dagp, cold", "seed": seed} | cold)
         rows.append({"model": "peer", "seed": seed} | answer | against._ratios(answer, cold, warm))
     found = against.summarised(rows)
@@ -209,3 +213,4 @@ def test_ratios_are_taken_seed_by_seed():
     assert (them["recovered"], them["blind_recovered"], them["cut_off"]) == (2, 2, 1)
     assert them["first_sight_over_ours_cold"]["median"] == 20.0
     assert them["blind_over_ours_warm"]["median"] == 80.0
+    assert them["blind_over_ours_warm_processor"]["median"] == 20.0
