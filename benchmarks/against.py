@@ -14,7 +14,8 @@ recovery  seconds until the structure of the paper's data is found. Ours: a whol
           model and bound, written in their terms, started from draws of the prior. `seconds` is
           when a judge who knows the truth first sees it, and stops; `blind` is as many starts
           as ours has, each until its bound has stopped rising, the highest of which is the answer
-          (what we do, without the truth). A run ends after `--factor` times our cold seconds, and
+          (what we do, without the truth). With `--more` they go on after these
+          until the structure is there. A run ends after `--factor` times our cold seconds, and
           then counts as at least that.
 
 Seeds begin at 100; settings were chosen on smaller ones.
@@ -192,6 +193,7 @@ def recovery(
                     seed=seed,
                     limit=limit,
                     starts=options.starts,
+                    more=options.more,
                     **job,
                 )
             row = {"model": name, "seed": seed, "limit": limit} | answer
@@ -212,13 +214,18 @@ def _ratios(answer: Job, cold: Job, warm: Job) -> Job:
 
 
 def summarised(rows: list[Job]) -> Job:
-    """Median seconds of each, how many were right, and ratios; those cut off are lower limits."""
+    """Median seconds of each, how many were right, and ratios; those cut off are lower limits.
+
+    All seconds, those of failures too, over the number of successes say what one costs.
+    """
     found: Job = {}
     for name in dict.fromkeys(row["model"] for row in rows):
         own = [row for row in rows if row["model"] == name]
         right = sum(bool(row["recovered"]) for row in own)
+        spent = sum(row["seconds"] for row in own)
         found[name] = {
             "seconds": summary([row["seconds"] for row in own], "s"),
+            "seconds_per_recovery": spent / right if right else None,
             "recovered": right,
             "of": len(own),
         }
@@ -240,6 +247,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--factor", type=float, default=10.5)
     parser.add_argument("--starts", type=int, default=8, help="of the peers; ours has eight")
+    parser.add_argument("--more", action="store_true", help="more starts until it is found")
     parser.add_argument("--limit", type=float, help="seconds, in place of --factor")
     parser.add_argument("-o", "--out", type=Path, default=Path("results/against.json"))
     return parser.parse_args()

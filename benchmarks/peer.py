@@ -84,30 +84,46 @@ def run_start(model: Any, seed: int, job: Job, data: Any, clock: Clock) -> Start
     return Start(highest, verdict, steps, seen, quiet == PATIENCE)
 
 
+def _bound(start: Start) -> float:
+    return start.bound
+
+
+def _seen(start: Start) -> bool:
+    return start.seen is not None
+
+
 def recover(association: Make, job: Job, data: Any) -> Job:
     """Start after start; the clock runs while models are built, compiled and trained.
 
     `seconds` is when the structure was first there, for somebody who knows the truth and stops at
     once. `blind` is somebody who does not: as many starts as ours has, each until its bound has
-    stopped rising, and the highest bound is the answer.
+    stopped rising, and the highest bound is the answer. Whoever is told to have ``more`` goes on
+    after these, start after start, until the structure is there or the time is over.
     """
     clock, starts = Clock(), []
     with clock.running():
         model = association(data["X"], data["y"], data["Z"], data["probes"], job)
-    while len(starts) < job["starts"] and clock.seconds < job["limit"]:
+
+    def one_more() -> None:
         starts.append(run_start(model, 1000 * job["seed"] + len(starts), job, data, clock))
+
+    while len(starts) < job["starts"] and clock.seconds < job["limit"]:
+        one_more()
+    blind, spent, best = list(starts), (clock.seconds, clock.cpu), max(starts, key=_bound)
+    while job.get("more") and clock.seconds < job["limit"] and not any(map(_seen, starts)):
+        one_more()
     seen = [start.seen for start in starts if start.seen is not None]
-    best = max(starts, key=lambda start: start.bound)
     return {
         "seconds": seen[0][0] if seen else clock.seconds,
         "cpu_seconds": seen[0][1] if seen else clock.cpu,
         "recovered": bool(seen),
+        "starts": len(starts),
         "blind": {
-            "seconds": clock.seconds,
-            "cpu_seconds": clock.cpu,
-            "starts": len(starts),
-            "steps": sum(start.steps for start in starts),
-            "complete": len(starts) == job["starts"] and starts[-1].whole,
+            "seconds": spent[0],
+            "cpu_seconds": spent[1],
+            "starts": len(blind),
+            "steps": sum(start.steps for start in blind),
+            "complete": len(blind) == job["starts"] and blind[-1].whole,
             "bound": best.bound,
             **best.verdict,
         },

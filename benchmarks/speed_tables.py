@@ -100,10 +100,28 @@ def _recovery_against(found: Job) -> Iterator[str]:
         ]
         blind = f"{row['blind_recovered']}/{row['of']}" if "blind_recovered" in row else ""
         right = f"{row['recovered']}/{row['of']}"
+        cost = row["seconds_per_recovery"]
         rows.append(
-            [name, shown(row["seconds"]), right, *ratios, blind, str(row.get("cut_off", ""))]
+            [
+                name,
+                shown(row["seconds"]),
+                right,
+                f"{cost:.3g}" if cost else "–",
+                *ratios,
+                blind,
+                str(row.get("cut_off", "")),
+            ]
         )
-    head = ["", "s", "seen", "first sight over ours", "blind over ours", "blind right", "cut off"]
+    head = [
+        "",
+        "s",
+        "seen",
+        "s per recovery",
+        "first sight over ours",
+        "blind over ours",
+        "blind right",
+        "cut off",
+    ]
     yield table(head, rows)
 
 

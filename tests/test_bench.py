@@ -193,6 +193,10 @@ def test_peers_are_timed_to_first_sight_and_without_knowing():
     assert not blind["recovered"]
     assert (blind["bound"], blind["starts"], blind["complete"]) == (0.0, 3, True)
     assert 0 < found["seconds"] < blind["seconds"]
+    one = peer.recover(Contender, job | {"starts": 1}, data)
+    more = peer.recover(Contender, job | {"starts": 1, "more": True}, data)
+    assert [(x["recovered"], x["starts"]) for x in (one, more)] == [(False, 1), (True, 2)]
+    assert not more["blind"]["recovered"]
 
 
 def test_ratios_are_taken_seed_by_seed():
@@ -209,6 +213,8 @@ def test_ratios_are_taken_seed_by_seed():
         rows.append({"model": "peer", "seed": seed} | answer | against._ratios(answer, cold, warm))
     found = against.summarised(rows)
     assert found["dagp, cold"]["recovered"] == 3
+    assert found["dagp, cold"]["seconds_per_recovery"] == pytest.approx(7 / 3)
+    assert found["peer"]["seconds_per_recovery"] == 85.0
     them = found["peer"]
     assert (them["recovered"], them["blind_recovered"], them["cut_off"]) == (2, 2, 1)
     assert them["first_sight_over_ours_cold"]["median"] == 20.0
