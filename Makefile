@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format docs bench fuzz fuzz-files clean
+.PHONY: help setup run test coverage test-all lint format docs bench fuzz fuzz-files clean
 
 help:
 	@echo "make run       set up, fit the embedded example, write dagp-demo/"
 	@echo "make test      set up, run the fast tests"
+	@echo "make coverage  which lines and branches they reach"
 	@echo "make test-all  the long statistical tests too"
 	@echo "make fuzz      many random fits; N=2000 JOBS=2 SEED=0"
 	@echo "make lint      ruff and pyright"
@@ -31,6 +32,9 @@ run: setup
 
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+coverage: setup
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" --cov --cov-report=term-missing:skip-covered
 
 test-all: setup
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -60,13 +59,6 @@ def test_exponents_follow_each_line():
     assert all(line["exponent"] == powers[line["in"]] for line in found)
     assert [line["in"] for line in found].count("inducing") == 4
     assert {"rows": 1, "processes": 2, "layers": 1, "batch": None} in [x["at"] for x in found]
-
-
-@pytest.fixture
-def plain_compiler():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.mark.parametrize("batch", [None, 16])

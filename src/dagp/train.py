@@ -169,12 +169,14 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Boun
     """Settle every q, then one Adam step on the hyperparameters, noise and inducing inputs."""
     mask = trainable(state.model)
     moving, rest = eqx.partition(state.model, mask)
+    # With one process there is nobody to agree with.
+    steps = _SETTLE_STEPS if state.model.n_processes > 1 else 1
 
     def loss(moving: Any) -> tuple[Scalar, tuple[Any, PerProcess, Bound]]:
         model = eqx.combine(moving, rest)
         projection = model.project(batch.X)
         still = jax.lax.stop_gradient((model, projection))
-        settled = settle(*still, batch, state.responsibilities, _SETTLE_STEPS, NaturalRates())
+        settled = settle(*still, batch, state.responsibilities, steps, NaturalRates())
         settled_rest = eqx.filter(settled, mask, inverse=True)
         bound, shares = associated(eqx.combine(moving, settled_rest), projection, batch)
         return -bound.value, (settled_rest, shares, bound)
