@@ -122,4 +122,9 @@ def settle(
         given = jnp.where(i == 0, shares, found)
         return model.natural_step(projection, marginals, batch, given, rates)
 
+    if isinstance(steps, int):
+        # One after the other: the first needs no responsibilities, and so no variances.
+        for i in range(steps):
+            model = step(jnp.asarray(i), model)
+        return model
     return jax.lax.fori_loop(0, steps, step, model)
