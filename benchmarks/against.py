@@ -247,6 +247,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--factor", type=float, default=10.5)
     parser.add_argument("--starts", type=int, default=8, help="of the peers; ours has eight")
+    parser.add_argument("--threads", type=int, help="of the peers; what was faster if left out")
     parser.add_argument("--more", action="store_true", help="more starts until it is found")
     parser.add_argument("--limit", type=float, help="seconds, in place of --factor")
     parser.add_argument("-o", "--out", type=Path, default=Path("results/against.json"))
@@ -260,7 +261,7 @@ def main() -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     # What an earlier run found of the other parts is kept.
     found: Job = json.loads(options.out.read_text()) if options.out.exists() else {}
-    threads = dict.fromkeys(pythons, 2)
+    threads = dict.fromkeys(pythons, options.threads or 2)
     with tempfile.TemporaryDirectory() as folder:
         for part in options.only:
             about = machine()
@@ -268,7 +269,7 @@ def main() -> None:
                 parts: Iterable[Job] = [steps(pythons, options.rounds, Path(folder))]
             else:
                 for name in threads.keys() & {n.split(",")[0] for n in _ways(found)}:
-                    threads[name] = fastest(found, name)
+                    threads[name] = options.threads or fastest(found, name)
                 parts = recovery(part, pythons, threads, options, Path(folder))
             for figures in parts:
                 found[part] = figures | {"machine": about}
