@@ -141,6 +141,7 @@ WORDS = {
     "report": "report model.dagp -o report.html",
     "info": "info model.dagp",
     "reproduce": "reproduce noise --quick --models Oracle --no-figures -o results",
+    "launch": "launch -p 2 -- fit data.csv -t y --processes 1 --starts 1 --max-iter 50 -o two.dagp",
     "demo": "demo -o demo",
     "bench": "bench -o bench.json",
 }

@@ -38,9 +38,9 @@ def launch(
         float, typer.Option(min=1, help="Seconds without progress before all are restarted.")
     ] = 600.0,
 ) -> None:
-    """Fit in several processes that share the rows: dagp launch -p 2 -- fit data.csv -t y.
+    """Fit in several processes that share the rows.
 
-    When a process dies or gets stuck, all begin again where the last checkpoint was written.
+    dagp launch -p 2 -- fit data.csv -t y: when a process dies or gets stuck, all begin again where the last checkpoint was written.
     """
     if command[0] != "fit":
         raise InputError(f"launch is for fit, and not for {command[0]!r}.")
