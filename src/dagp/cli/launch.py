@@ -40,7 +40,8 @@ def launch(
 ) -> None:
     """Fit in several processes that share the rows.
 
-    dagp launch -p 2 -- fit data.csv -t y: when a process dies or gets stuck, all begin again where the last checkpoint was written.
+    dagp launch -p 2 -- fit data.csv -t y: when a process dies or gets stuck, all begin again
+    where the last checkpoint was written.
     """
     if command[0] != "fit":
         raise InputError(f"launch is for fit, and not for {command[0]!r}.")
