@@ -31,7 +31,9 @@ jax.config.update("jax_compilation_cache_dir", os.environ["DAGP_TEST_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # The models of the tests are tiny and the programs many: compilation is told to be quick rather
-# than thorough, except where a test asks for `thorough`.
+# than thorough, except where a test asks for `thorough`. The same in the processes they start,
+# whose last digits are compared with ours.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 jax.config.update("jax_disable_most_optimizations", True)
 
 # The same examples every time, no files written, no clock: the first example compiles.

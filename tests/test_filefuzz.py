@@ -207,6 +207,8 @@ NETWORK = {
     "aiohttp", "asyncio", "ftplib", "http", "httpx", "imaplib", "poplib", "requests", "smtplib",
     "socket", "socketserver", "ssl", "telnetlib", "urllib", "urllib3", "webbrowser", "xmlrpc",
 }  # fmt: skip
+LOOPBACK = {"launch.py": {"socket"}}
+"""Asks the system for a free port, where processes of this machine meet."""
 DANGEROUS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
 
 
@@ -221,7 +223,8 @@ def imported(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_source_reaches_for_the_network_or_for_pickles(path):
-    assert not set(imported(path)) & (NETWORK | DANGEROUS)
+    known = LOOPBACK.get(path.name, set())
+    assert not (set(imported(path)) - known) & (NETWORK | DANGEROUS)
 
 
 class Addresses(HTMLParser):
