@@ -21,15 +21,17 @@ import numpy as np
 
 from dagp import GP, DeepGP, datasets
 from dagp.data import Sample, Units, canonical, padded, to_batch
-from dagp.lockstep import run_blocks
+from dagp.lockstep import run_blocks, stacked, train_together
 from dagp.runtime import numerics
 from dagp.search import GROWTHS
 from dagp.starts import Problem, Start, build, choose_inducing, grown, starts
+from dagp.stochastic import descend, drawn, paces
 from dagp.train import BLOCK, LEARNING_RATE, begin, run_block
 
 REPEATS = 5
 STEPS = 400
 """Steps of the whole race that is timed."""
+BATCH = 1024
 
 
 def median_s(job: Callable[[], Any], repeats: int = REPEATS) -> float:
@@ -95,10 +97,10 @@ def timed(name: str, data: Any, priors: Any, M: int, runs: int, dtype: str, best
             block = median_s(lambda: program(begun[0], batch, speed[0]))
         else:
             began = time.perf_counter()
-            program = run_blocks.lower(begun, batch, speed).compile()
+            all_of_them = stacked(begun)
+            program = run_blocks.lower(all_of_them, batch, speed).compile()
             compiled = time.perf_counter() - began
-            block = median_s(lambda: program(begun, batch, speed))
-        cost = program.cost_analysis() or {}
+            block = median_s(lambda: program(all_of_them, batch, speed))
         row = {
             "task": name,
             "runs": runs,
@@ -108,22 +110,61 @@ def timed(name: str, data: Any, priors: Any, M: int, runs: int, dtype: str, best
             "inducing": M,
             "compile_s": round(compiled, 2),
             "ms_per_step": round(1e3 * block / BLOCK, 3),
-            # The compiler counts the body of the loop over steps once.
-            "floor_operations_ms": round(1e3 * cost.get("flops", 0.0) / best["flops"], 4),
-            "floor_bytes_ms": round(1e3 * cost.get("bytes accessed", 0.0) / best["bytes"], 4),
+            **floors(program, best),
         }
         if runs > 1:
-            row["race_s"] = round(_race(program, begun, batch, speed), 3)
+            row["race_s"] = round(median_s(lambda: _race(begun, batch)), 3)
         return row
 
 
-def _race(program: Any, begun: Any, batch: Any, speed: Any) -> float:
-    """Seconds of `STEPS` steps with the host looking at the bounds after every block."""
-    began = time.perf_counter()
-    for _ in range(STEPS // BLOCK):
-        begun, bounds = program(begun, batch, speed)
-        np.asarray(bounds.value)
-    return time.perf_counter() - began
+def floors(program: Any, best: dict[str, float]) -> dict[str, float]:
+    """The least a step could take; the compiler counts the body of the loop over steps once."""
+    cost = program.cost_analysis() or {}
+    return {
+        "floor_operations_ms": round(1e3 * cost.get("flops", 0.0) / best["flops"], 4),
+        "floor_bytes_ms": round(1e3 * cost.get("bytes accessed", 0.0) / best["bytes"], 4),
+    }
+
+
+def _race(begun: tuple[Any, ...], batch: Any) -> Any:
+    """`STEPS` steps of every start, as the search makes them, and nobody converges early."""
+    rates = [LEARNING_RATE] * len(begun)
+    return [
+        run.state for run in train_together(begun, batch, max_iter=STEPS, tol=-1e9, rates=rates)
+    ]
+
+
+def in_batches(rows: int, dtype: str, best: Any) -> Any:
+    """One row: steps on batches that are drawn on the host and travel to the device."""
+    many = datasets.multimodal(n=rows // 3 + 1, random_state=0)
+    X, y = many.X[:rows], many.y[:rows]
+    priors = (GP(),) * 2
+    with numerics(dtype):
+        (state,), _ = states(X[:BATCH], y[:BATCH], priors, 100, 1)
+        sample, _ = canonical(Sample(X, y[:, None], np.ones(rows), np.full(rows, -1)))
+        sample = Sample(*(np.asarray(c, dtype) for c in sample[:3]), sample.labels)
+        order, pace = np.random.default_rng(0), paces(0, BLOCK, rows / BATCH)
+
+        def block() -> Any:
+            chosen = order.integers(rows, size=(BLOCK, BATCH))
+            return descend(state, drawn(sample, chosen, rows / BATCH, 2), pace)
+
+        there = drawn(sample, np.zeros((BLOCK, BATCH), int), 1.0, 2)
+        program = descend.lower(state, there, pace).compile()
+        return {
+            "task": "batches",
+            "runs": 1,
+            "dtype": dtype,
+            "rows": rows,
+            "batch": BATCH,
+            "processes": 2,
+            "inducing": 100,
+            "ms_per_step": round(1e3 * median_s(block) / BLOCK, 3),
+            "ms_per_step_without_drawing": round(
+                1e3 * median_s(lambda: program(state, there, pace)) / BLOCK, 3
+            ),
+            **floors(program, best),
+        }
 
 
 def tasks() -> Iterator[tuple[str, Any, Any, int, int, str]]:
@@ -146,8 +187,11 @@ def main() -> None:
     out = parser.parse_args().out
     best = {dtype: rates(dtype) for dtype in ("float64", "float32")}
     found: dict[str, Any] = {"device": str(jax.devices()[0].device_kind), "rates": best, "rows": []}
-    for name, data, priors, M, runs, dtype in tasks():
-        row = timed(name, data, priors, M, runs, dtype, best[dtype])
+    jobs = [lambda t=t: timed(*t, best[t[-1]]) for t in tasks()]
+    for dtype in best:
+        jobs += [lambda n=n, d=dtype: in_batches(n, d, best[d]) for n in (100_000, 1_000_000)]
+    for job in jobs:
+        row = job()
         print(json.dumps(row), flush=True)
         found["rows"].append(row)
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -109,6 +109,24 @@ def test_vmap_and_jit_change_nothing():
     assert np.all(np.isfinite(batched))
 
 
+def test_whitener_is_the_inverse_of_the_factor_with_its_derivative():
+    matrix, mask = jnp.asarray(positive_definite(0)), jnp.asarray(positive_definite(1))
+
+    def plain(m):
+        return jnp.linalg.inv(
+            jnp.linalg.cholesky(m + 1e-10 * jnp.mean(jnp.diag(m)) * jnp.eye(len(m)))
+        )
+
+    np.testing.assert_allclose(linalg.whitener(matrix), plain(matrix), atol=1e-8)
+    ours, theirs = (
+        jax.grad(lambda m, f=f: jnp.sum(mask * f((m + m.T) / 2)))(matrix)
+        for f in (linalg.whitener, plain)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
+    singular_slope = jax.grad(lambda m: jnp.sum(linalg.whitener(m)))(jnp.asarray(singular()))
+    assert np.all(np.isfinite(singular_slope))
+
+
 def test_inverse_factor_and_log_det():
     matrices = np.stack([positive_definite(0), positive_definite(1)])
     lower = np.linalg.cholesky(matrices)

@@ -75,7 +75,7 @@ def test_less_memory_means_fewer_at_once(contest, alone, monkeypatch):
     original = lockstep.run_blocks
 
     def noted(states, *rest):
-        widths.append(len(states))
+        widths.append(len(states.responsibilities))
         return original(states, *rest)
 
     monkeypatch.setattr(lockstep, "run_blocks", noted)

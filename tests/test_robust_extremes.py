@@ -122,3 +122,9 @@ def test_the_papers_scheme_begins_from_great_weights():
         spread = np.linalg.eigvalsh(factor @ factor.T)
         assert ((spread[10:] > 0.1) & (spread[10:] < 10)).all()
         assert (spread[:10] < 1e-4).all()
+
+
+def test_regions_of_densities_as_tall_as_numbers_allow():
+    narrow = Mixture([[0.5, 0.5]], [[0.0, 1e-10]], [[1e-40, 1e-40]])
+    (low, high), (other_low, other_high) = narrow.hdr(0.9)[0]
+    assert low < 0.0 < high < 1e-12 < other_low < 1e-10 < other_high

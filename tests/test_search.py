@@ -98,6 +98,16 @@ def test_functions_meet_where_they_cross_and_where_they_nearly_touch():
     np.testing.assert_allclose(seen.meetings(1, 2), [-1.0])
 
 
+def test_functions_that_coincide_do_not_meet_everywhere():
+    x = np.linspace(-2, 2, 81)
+    rough = 1e-9 * np.random.default_rng(0).random(81)
+    shares = np.full((len(x), 3), 1 / 3)
+    flat = np.zeros_like(x)
+    seen = view(shares, [flat, flat, rough], x[:, None], flat, noise=0.02)
+    assert len(seen.meetings(0, 1)) <= 1
+    assert 0 < len(seen.meetings(0, 2)) <= 12
+
+
 def test_merge_hands_everything_over():
     X, y, process = crossing()
     shares = np.eye(3)[process]

@@ -118,7 +118,8 @@ def canonical(sample: Sample) -> tuple[Sample, Int[np.ndarray, " N"]]:
 
 def padded_length(n: int) -> int:
     """The next larger shape we compile for: at most an eighth more rows, few distinct shapes."""
-    granule = max(64, 2 ** max(n.bit_length() - 4, 0))
+    # With many rows, rows of nothing cost more than another compilation does.
+    granule = min(max(64, 2 ** max(n.bit_length() - 4, 0)), 1024)
     return rounded(-(-n // granule) * granule)
 
 

@@ -153,7 +153,8 @@ class GPGate(Gate):
         weight = per_sample(weight[:, None] / samples, samples)
         gradient = weight * (per_sample(responsibilities, samples) - marginals.slope)
         curvature = weight * marginals.curvature
-        latent = self.latent.natural_step(projection, marginals.latent, gradient, curvature, rate)
+        target = gradient + curvature * (marginals.latent.mean - projection.mean)
+        latent = self.latent.natural_step(projection, target, curvature, rate)
         return eqx.tree_at(lambda gate: gate.latent, self, latent)
 
     def kl(self) -> Scalar:

@@ -196,7 +196,9 @@ class Landscape(NamedTuple):
             parts = weights / stds * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
             density = np.maximum(parts.sum(axis=1) + flat[which], _TINY)
             derivative = -np.sum(parts / stds * z, axis=1) / density
-            return sign[which] * np.log(density / target[which]), sign[which] * derivative
+            # Against a tall target even the least density may vanish.
+            ratio = np.maximum(density / target[which], _TINY)
+            return sign[which] * np.log(ratio), sign[which] * derivative
 
         ends = pieces.left[row, piece], pieces.right[row, piece]
         answer[i, piece] = _rising_root(gap, *ends, fatol=1e-13)

@@ -9,7 +9,14 @@ from jax.scipy.linalg import solve_triangular
 
 from dagp.typing import Array, Factor, Float, Matrix, Scalar
 
-__all__ = ["cholesky", "firm_cholesky", "inverse_factor", "jitter_used", "log_det"]
+__all__ = [
+    "cholesky",
+    "firm_cholesky",
+    "inverse_factor",
+    "jitter_used",
+    "log_det",
+    "whitener",
+]
 
 _RUNGS = 9
 """Jitter climbs by a factor of ten from `_first_rung` until the factor is finite."""
@@ -103,15 +110,36 @@ def _derivative(factor: Callable[[Matrix], Matrix]) -> Callable[..., tuple[Matri
         (matrix,), (tangent,) = primals, tangents
         lower = factor(matrix)
         inverse = inverse_factor(lower)
-        inner = inverse @ ((tangent + tangent.T) / 2) @ inverse.T
-        half = jnp.tril(inner) - jnp.diag(jnp.diagonal(inner)) / 2
-        return lower, lower @ half
+        return lower, lower @ _half(inverse @ ((tangent + tangent.T) / 2) @ inverse.T)
 
     return rule
 
 
+def _half(symmetric: Matrix) -> Matrix:
+    """The lower triangle whose sum with its transpose this is."""
+    return jnp.tril(symmetric) - jnp.diag(jnp.diagonal(symmetric)) / 2
+
+
 cholesky.defjvp(_derivative(cholesky))
 firm_cholesky.defjvp(_derivative(firm_cholesky))
+
+
+@jax.custom_jvp
+def whitener(matrix: Matrix) -> Matrix:
+    """Inverse of the factor that `cholesky` gives.
+
+    >>> round(float(whitener(jnp.array([[4.0]]))[0, 0]), 4)
+    0.5
+    """
+    return inverse_factor(cholesky(matrix))
+
+
+@whitener.defjvp
+def _whitener_derivative(primals: tuple[Matrix], tangents: tuple[Matrix]) -> tuple[Matrix, Matrix]:
+    # Of the inverse itself: no derivative of the factor, and products in place of solves.
+    (matrix,), (tangent,) = primals, tangents
+    inverse = whitener(matrix)
+    return inverse, -_half(inverse @ ((tangent + tangent.T) / 2) @ inverse.T) @ inverse
 
 
 def jitter_used(matrix: Matrix) -> Scalar:

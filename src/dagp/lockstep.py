@@ -6,7 +6,7 @@ keeps its place until all have, because another number of runs would be another 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,10 @@ import numpy as np
 from dagp.bounds import Bound
 from dagp.memory import current
 from dagp.model import Batch
-from dagp.train import Result, State, Stretch, climbing, first, run_block
-from dagp.typing import Array, Float
+from dagp.train import Climb, Result, State, Stretch, climbing, first, run_block
+from dagp.typing import Array, Float, Int
 
-__all__ = ["pays", "run_blocks", "train_together"]
+__all__ = ["pays", "run_blocks", "stacked", "train_together"]
 
 _WORKING_ARRAYS = 24
 """Arrays over points, inducing points and processes that a step and its gradient hold at once."""
@@ -31,16 +31,43 @@ def pays() -> bool:
     return jax.default_backend() != "cpu"
 
 
+class Seat(NamedTuple):
+    """Where a run sits among states that are kept together.
+
+    Taking 32 states apart and putting them together again took as long as a third of their steps.
+    """
+
+    states: State
+    """Of all runs, stacked."""
+    place: int
+
+
 @jax.jit
-def run_blocks(
-    states: tuple[State, ...], batch: Batch, rates: Float[Array, " R"]
-) -> tuple[tuple[State, ...], Bound]:
-    """A block of steps of every run, each at its own rate."""
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-    stacked, bounds = jax.vmap(run_block, in_axes=(0, None, 0))(stacked, batch, rates)
-    # Taken apart in here: outside, every leaf of every run would be a program of its own.
-    runs = range(len(states))
-    return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in runs), bounds
+def run_blocks(states: State, batch: Batch, rates: Float[Array, " R"]) -> tuple[State, Bound]:
+    """A block of steps of every run, from stacked states, each at its own rate."""
+    return jax.vmap(run_block, in_axes=(0, None, 0))(states, batch, rates)
+
+
+@jax.jit
+def stacked(states: tuple[State, ...]) -> State:
+    """Several states as one."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+@jax.jit
+def _chosen(sources: tuple[State, ...], index: Int[Array, " *R"]) -> State:
+    """Runs out of several stacks, counted through; for a single number, that run."""
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[index], *sources)
+
+
+def _seated(seats: list[Seat]) -> State:
+    """The states at these seats, stacked: nothing to do as long as nobody has moved."""
+    sources = list({id(seat.states): seat.states for seat in seats}.values())
+    if len(sources) == 1 and [seat.place for seat in seats] == list(range(len(seats))):
+        return sources[0]
+    order = {id(source): number * len(seats) for number, source in enumerate(sources)}
+    index = np.array([order[id(seat.states)] + seat.place for seat in seats])
+    return _chosen(tuple(sources), index)
 
 
 def train_together(
@@ -55,22 +82,24 @@ def train_together(
     memory = current()
     known = [memory.recall(Result, Stretch, state)[0] for state in states]
     total = float(np.sum(batch.weight))
-    unknown = {
-        i: climbing(first(states[i], rates[i]), total, max_iter, tol)
-        for i, result in enumerate(known)
-        if result is None
-    }
+    unknown = [i for i, result in enumerate(known) if result is None]
     width = _width(len(states), batch, states[0])
-    places = list(unknown)
     found: dict[int, Result] = {}
-    for group in (places[i : i + width] for i in range(0, len(places), width)):
-        found |= _finished({i: unknown[i] for i in group}, batch, width)
-    for i in places:
+    for group in (unknown[i : i + width] for i in range(0, len(unknown), width)):
+        # A short group has its first run more than once: another width is another program.
+        runs = group + group[:1] * (width - len(group))
+        begun = stacked(tuple(states[i] for i in runs))
+        climbs = [
+            climbing(first(Seat(begun, place), rates[i]), total, max_iter, tol)
+            for place, i in enumerate(runs)
+        ]
+        found |= zip(runs, _finished(climbs, batch), strict=True)
+    for i in unknown:
         memory.finish(found[i])
     return [found[i] if result is None else result for i, result in enumerate(known)]
 
 
-def _finished(climbs: dict[int, Any], batch: Batch, width: int) -> dict[int, Result]:
+def _finished(climbs: list[Climb], batch: Batch) -> list[Result]:
     """Blocks for everyone until the last one has ended."""
     found: dict[int, Result] = {}
     waiting: dict[int, Stretch] = {}
@@ -79,20 +108,23 @@ def _finished(climbs: dict[int, Any], batch: Batch, width: int) -> dict[int, Res
         try:
             waiting[i] = climbs[i].send(answer)
         except StopIteration as end:
-            found[i] = end.value
-            waiting.pop(i, None)
+            seat = end.value.state
+            found[i] = end.value._replace(state=_chosen((seat.states,), seat.place))
 
-    for i in climbs:
+    for i in range(len(climbs)):
         send(i, None)
-    while waiting:
-        asked = list(waiting)
-        seats = [waiting[i] for i in asked] + [waiting[asked[0]]] * (width - len(asked))
+    while len(found) < len(climbs):
+        seats = [waiting[i] for i in range(len(climbs))]
         rates = jnp.asarray([run.rate for run in seats])
-        states, bounds = run_blocks(tuple(run.state for run in seats), batch, rates)
+        states, bounds = run_blocks(_seated([run.state for run in seats]), batch, rates)
         values = np.asarray(bounds.value, np.float64)
-        for seat, i in enumerate(asked):
-            send(i, (states[seat], values[seat]))
-    return found
+        for i, run in enumerate(seats):
+            if i in found:
+                # It keeps its place, and computes for nobody.
+                waiting[i] = run._replace(state=Seat(states, i))
+            else:
+                send(i, (Seat(states, i), values[i]))
+    return [found[i] for i in range(len(climbs))]
 
 
 def _width(runs: int, batch: Batch, state: State) -> int:

@@ -39,6 +39,8 @@ _AGREE = 2.0
 """Two functions agree where they are closer than this many noise standard deviations."""
 _NEAR = 4.0
 """They meet where they come closer than this many."""
+_MEETINGS = 12
+"""The closest that are looked at: functions that run side by side meet at every turn."""
 _SMALL = 0.01
 """Shares of the data below this are not worth a move."""
 
@@ -80,8 +82,9 @@ class View(NamedTuple):
         x, first = np.unique(self.sample.X[:, 0], return_index=True)
         gap = np.linalg.norm(self.means[i] - self.means[j], axis=1)[first]
         near = gap < _NEAR * np.linalg.norm(self.noise_std[[i, j]])
-        nearest = (gap <= np.roll(gap, 1)) & (gap <= np.roll(gap, -1))
-        return x[1:-1][(near & nearest)[1:-1]]
+        nearest = (gap < np.roll(gap, 1)) & (gap <= np.roll(gap, -1))
+        meet = np.flatnonzero((near & nearest)[1:-1]) + 1
+        return x[np.sort(meet[np.argsort(gap[meet], kind="stable")[:_MEETINGS]])]
 
     def hand_over(self, giver: int, taker: int, where: np.ndarray) -> Float[np.ndarray, "N K"]:
         """The shares after `giver` has given what it holds at `where` to `taker`."""

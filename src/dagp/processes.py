@@ -189,8 +189,8 @@ class GPProcess(Process):
     ) -> "GPProcess":
         samples = self.latent.samples
         weight = per_sample(share[:, None] / samples / self.noise_variance(), samples)
-        gradient = weight * (per_sample(y, samples) - marginals.mean)
-        latent = self.latent.natural_step(projection, marginals, gradient, weight, rate)
+        target = weight * (per_sample(y, samples) - projection.mean)
+        latent = self.latent.natural_step(projection, target, weight, rate)
         return eqx.tree_at(lambda process: process.latent, self, latent)
 
     def kl(self) -> Scalar:
@@ -260,16 +260,15 @@ class HeteroscedasticProcess(Process):
         function, log_noise = marginals
         samples, precision = self.latent.samples, self._precision(log_noise)
         weight = per_sample(share[:, None] / samples * precision, samples)
-        gradient = weight * (per_sample(y, samples) - function.mean)
-        latent = self.latent.natural_step(projection.function, function, gradient, weight, rate)
+        target = weight * (per_sample(y, samples) - projection.function.mean)
+        latent = self.latent.natural_step(projection.function, target, weight, rate)
         # The derivatives of the expected log density with respect to mean and variance of g.
         quadratic = share[:, None] * self._squares(function, y) * precision
         slope = 0.5 * jnp.sum(quadratic - share[:, None], axis=1, keepdims=True)
         bend = 0.5 * jnp.sum(quadratic, axis=1, keepdims=True)
         # Not conjugate: full steps overshoot.
-        noise = self.log_noise.natural_step(
-            projection.log_noise, log_noise, slope, bend, _UNEVEN_RATE * rate
-        )
+        target = slope + bend * (log_noise.mean - projection.log_noise.mean)
+        noise = self.log_noise.natural_step(projection.log_noise, target, bend, _UNEVEN_RATE * rate)
         return eqx.tree_at(lambda p: (p.latent, p.log_noise), self, (latent, noise))
 
     def kl(self) -> Scalar:

@@ -171,11 +171,9 @@ def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell:
     if problem.sample.X.shape[1] > 1:
         return
     tried: set[str] = set()
-    while True:
-        trials = promising(problem, contender, batch, SIMPLER)
-        trial = next((t for t in trials if t.proposal.name not in tried), None)
-        if trial is None:
-            return
+    trials = promising(problem, contender, batch, SIMPLER)
+    while left := [t for t in trials if t.proposal.name not in tried]:
+        trial = left[0]
         tried.add(trial.proposal.name)
         before = fetched(contender.state.responsibilities)[: len(trial.proposal.shares)]
         # What one process gives another takes: each point that moves counts twice.
@@ -185,6 +183,7 @@ def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell:
         result = attempt(contender, trial, batch, target, tol, tell, content=True)
         if result.bound > target:
             contender.adopt(result)
+            trials = promising(problem, contender, batch, SIMPLER)
 
 
 def grow(

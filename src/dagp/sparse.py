@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.kernels import Kernel
-from dagp.linalg import cholesky, firm_cholesky, inverse_factor, jitter_used, log_det
+from dagp.linalg import firm_cholesky, inverse_factor, jitter_used, log_det, whitener
 from dagp.means import Mean
 from dagp.parameters import Parameter, parameter
 from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
@@ -137,8 +137,7 @@ class SparseGP(eqx.Module):
     def project(self, X: Inputs) -> Projection:
         """Project a batch onto the whitened inducing values."""
         Z = self.inducing.value
-        whiten = inverse_factor(cholesky(self.kernel(Z, Z)))
-        basis = whiten @ self.kernel(Z, X)
+        basis = whitener(self.kernel(Z, Z)) @ self.kernel(Z, X)
         explained = jnp.sum(basis**2, axis=0)
         # Rounding may push the difference below zero where an inducing point sits on a datum.
         residual = jnp.maximum(self.kernel.diagonal(X) - explained, 0.0)
@@ -155,20 +154,19 @@ class SparseGP(eqx.Module):
     def natural_step(
         self,
         projection: Projection,
-        marginals: Marginals,
-        gradient: Outputs,
+        target: Outputs,
         weight: Outputs,
         rate: Scalar | float,
     ) -> "SparseGP":
         """One natural-gradient step on any bound that sees q through its marginals.
 
-        `gradient` is ∂L/∂mean and `weight` is −2 ∂L/∂variance, both per point and output.
-        With a Gaussian likelihood and ``rate = 1`` this is the exact weighted solution.
+        `weight` is −2 ∂L/∂variance and `target` is ∂L/∂mean + weight · (mean − prior mean), both
+        per point and output. With a Gaussian likelihood the target does not depend on q, and with
+        ``rate = 1`` this is the exact weighted solution.
         """
         if not isinstance(self.q, Natural):
             raise TypeError("A natural-gradient step needs q in natural parameters.")
         basis = projection.basis
-        target = gradient + weight * (marginals.mean - projection.mean)
         precision = jax.vmap(lambda w: (basis * w) @ basis.T)(weight.T) + jnp.eye(basis.shape[0])
         q = Natural(
             (1 - rate) * self.q.precision + rate * precision,

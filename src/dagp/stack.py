@@ -78,13 +78,12 @@ class DeepStack(eqx.Module):
     def natural_step(
         self,
         projection: Projection,
-        marginals: Marginals,
-        gradient: Outputs,
+        target: Outputs,
         weight: Outputs,
         rate: Scalar | float,
     ) -> "DeepStack":
         """One natural-gradient step of the last layer."""
-        last = self.last.natural_step(projection, marginals, gradient, weight, rate)
+        last = self.last.natural_step(projection, target, weight, rate)
         return eqx.tree_at(lambda stack: stack.last, self, last)
 
     def kl(self) -> Scalar:
