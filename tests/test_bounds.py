@@ -204,7 +204,9 @@ def test_the_mean_over_disjoint_batches_is_the_bound_of_all_data(size):
         evaluate(model, jax.tree.map(lambda leaf, rows=rows: leaf[rows], data), 20 / size)[0]
         for rows in order
     ]
-    np.testing.assert_allclose(np.mean([p.value for p in parts]), evaluate(model, data)[0].value)
+    whole = evaluate(model, data)[0].value
+    np.testing.assert_allclose(np.mean([p.value for p in parts]), whole)
+    np.testing.assert_allclose(collapsed(model, model.project(data.X), data).value, whole)
 
 
 @pytest.mark.parametrize("gate", ["constant", None])

@@ -42,7 +42,9 @@ def settled(priors, X, y, inducing=INDUCING):
     model = build(priors, inducing, outputs=y.shape[1], gate=GATE)
     data = batch(X, y, len(priors))
     shares = jnp.asarray(random_shares(0, len(X), len(priors)))
-    finish = jax.jit(lambda m: settle(m, m.project(X), data, shares, 300, PROCESSES_ONLY))
+    finish = jax.jit(
+        lambda m: settle(m, m.project(X), data, shares, jnp.asarray(300), PROCESSES_ONLY)
+    )
     return jax.tree.map(np.asarray, finish(model))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dagp.means import Linear
 from dagp.processes import GP
-from dagp.sparse import Natural
+from dagp.sparse import Moments, Natural
 from reference import (
     curve,
     exact_gp,
@@ -161,3 +161,20 @@ def test_the_prior_mean_is_added_and_does_not_change_q():
     np.testing.assert_allclose(gp.q.shift, plain.q.shift, atol=1e-8)
     with_mean, without = posterior(gp, X), posterior(plain, X)
     np.testing.assert_allclose(with_mean.mean, without.mean + slope, atol=1e-8)
+
+
+def test_moments_are_the_same_q_as_natural_parameters():
+    X, _ = curve(0)
+    natural = random_q(3, outputs=2)
+    covariance = np.linalg.inv(natural.precision)
+    mean = np.einsum("pij,pj->pi", covariance, natural.shift)
+    # What stands above the diagonal does not count.
+    factor = np.linalg.cholesky(covariance) + np.triu(np.full_like(covariance, 9.0), 1)
+    moments = Moments.of(mean, factor)
+    ours, theirs = (posterior(sparse(outputs=2, q=q), X) for q in (moments, natural))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(moments.kl(), natural.kl(), rtol=1e-9)
+    small = Moments.small(2, 7, 0.1)
+    tight = Natural(np.broadcast_to(100 * np.eye(7), (2, 7, 7)), np.zeros((2, 7)))
+    np.testing.assert_allclose(small.kl(), tight.kl(), rtol=1e-9)
+    assert small.kl() > 0

@@ -75,8 +75,11 @@ def _concerned(process: Process) -> bool:
 
 
 def _batches(sample: Sample, processes: int) -> Iterator[Batch]:
+    # Pieces of one length: the rest of the last one costs less than another program.
+    length = None if len(sample.X) <= CHUNK else CHUNK
     for at in range(0, len(sample.X), CHUNK):
-        yield to_batch(Sample(*(column[at : at + CHUNK] for column in sample)), processes)
+        piece = Sample(*(column[at : at + CHUNK] for column in sample))
+        yield to_batch(piece, processes, length)
 
 
 @jax.jit

@@ -126,28 +126,61 @@ Climb: TypeAlias = Generator[Stretch, Any, Result]
 """Asks for blocks of steps, is sent where they ended, and returns how it went."""
 
 
+class Outlook(NamedTuple):
+    """What a model says about a batch, for whoever looks at it from outside."""
+
+    means: Float[Array, "K N P"]
+    noise_variances: Float[Array, "K P"]
+    log_joint: PerProcess
+    gate: GateMarginals
+
+
 @jax.jit
+def _answered(
+    model: DataAssociation, batch: Batch, shares: PerProcess, answers: int | Int[Array, ""]
+) -> tuple[State, Bound, Outlook]:
+    """A model after so many answers to responsibilities, and what it says then.
+
+    The first answer is a full one, the second goes on from there, and only later ones listen to
+    the responsibilities that follow. One program serves everybody who looks at a model, because
+    compiling another takes longer than all of them do.
+    """
+    projection = model.project(batch.X)
+
+    def answer(i: Int[Array, ""], model: DataAssociation) -> DataAssociation:
+        marginals = model.marginals(projection)
+        found = responsibilities(model.log_joint(marginals, batch))
+        rates = NaturalRates(*(jnp.where(i == 0, 1.0, rate) for rate in NaturalRates()))
+        given = jnp.where(i < 2, shares, found)
+        return model.natural_step(projection, marginals, batch, given, rates)
+
+    model = jax.lax.fori_loop(0, answers, answer, model)
+    marginals = model.marginals(projection)
+    log_joint = model.log_joint(marginals, batch)
+    seen = Outlook(model.means(marginals), model.noise_variances(), log_joint, marginals.gate)
+    bound, found = associated(model, projection, batch)
+    moments = ADAM.init(eqx.filter(model, trainable(model)))
+    return State(model, jnp.where(answers == 1, shares, found), moments), bound, seen
+
+
 def begin(
-    model: DataAssociation, batch: Batch, shares: PerProcess, steps: int | Int[Array, ""]
+    model: DataAssociation, batch: Batch, shares: PerProcess, steps: int
 ) -> tuple[State, Bound]:
     """A state in which every q has answered the given responsibilities, and the bound there.
 
     After one full answer, `steps` more let the responsibilities settle too.
     """
-    projection = model.project(batch.X)
-    rates = NaturalRates(process=1.0, gate=1.0)
-    model = model.natural_step(projection, model.marginals(projection), batch, shares, rates)
-    model = settle(model, projection, batch, shares, steps, NaturalRates())
-    moments = ADAM.init(eqx.filter(model, trainable(model)))
-    bound, found = associated(model, projection, batch)
-    return State(model, jnp.where(steps == 0, shares, found), moments), bound
+    return _answered(model, batch, shares, steps + 1)[:2]
 
 
-@jax.jit
 def resume(model: DataAssociation, batch: Batch) -> State:
     """A state that goes on from a trained model, possibly with other data."""
-    log_joint = model.log_joint(model.marginals(model.project(batch.X)), batch)
-    return State(model, responsibilities(log_joint), ADAM.init(eqx.filter(model, trainable(model))))
+    return _answered(model, batch, batch.allowed, 0)[0]
+
+
+def outlook(model: DataAssociation, batch: Batch) -> Outlook:
+    """What a model says about a batch as it is."""
+    return _answered(model, batch, batch.allowed, 0)[2]
 
 
 def apply(
@@ -272,27 +305,6 @@ def climbing(
     if run.done and not np.isfinite(run.highest):
         status = "diverged"
     return Result(run.best, run.highest, run.trace, status, run.rate)
-
-
-class Outlook(NamedTuple):
-    """What a model says about a batch, for whoever looks at it from outside."""
-
-    means: Float[Array, "K N P"]
-    noise_variances: Float[Array, "K P"]
-    log_joint: PerProcess
-    gate: GateMarginals
-
-
-@jax.jit
-def outlook(model: DataAssociation, batch: Batch) -> Outlook:
-    """One forward pass."""
-    marginals = model.marginals(model.project(batch.X))
-    return Outlook(
-        model.means(marginals),
-        model.noise_variances(),
-        model.log_joint(marginals, batch),
-        marginals.gate,
-    )
 
 
 def settled(result: Result, batch: Batch) -> Result:
