@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from dagp.bounds import associated, collapsed, responsibilities, settle
+from dagp.bounds import associated, collapsed, marginal, responsibilities, settle
 from dagp.clutter import Noise
 from dagp.gate import ConstantGate
 from dagp.model import NaturalRates
@@ -191,6 +191,31 @@ def test_a_small_step_of_the_gate_does_not_lower_the_bound(seed, rate):
     bound, log_joint, _ = evaluate(model, data)
     after = stepped(model, data, normalised(log_joint), NaturalRates(0.0, rate))
     assert evaluate(after, data)[0].value >= bound.value
+
+
+@pytest.mark.parametrize("gate", [None, "constant"])
+def test_the_marginal_bound_is_the_expected_log_of_the_mixture(gate):
+    X, y = curve(4)
+    weight = np.linspace(0.5, 2.0, 20)
+    data = batch(X, y, 2, weight)
+    model = build([smooth(), smooth(lengthscale=0.4)], INDUCING, gate=gate)
+    model = stepped(model, data, random_shares(4, 20, 2), NaturalRates(0.7, 0.5))
+    projection = model.project(data.X)
+    sample = jax.jit(jax.vmap(lambda key: marginal(model, projection, data, key)))
+    bounds = sample(jax.random.split(jax.random.key(0), 4000))
+
+    rng, seen = np.random.default_rng(0), model.marginals(projection)
+    (functions,), latent = seen.groups, seen.gate.latent
+    deviates = rng.standard_normal((2, 4000, 20, 2))
+    f = functions.mean[..., 0].T + np.sqrt(functions.variance[..., 0].T) * deviates[0]
+    alpha = latent.mean + np.sqrt(np.broadcast_to(latent.variance, (20, 2))) * deviates[1]
+    density = np.exp(-0.5 * ((y - f) / NOISE) ** 2) / NOISE / np.sqrt(2 * np.pi)
+    mixed = np.sum(np.exp(alpha) / np.exp(alpha).sum(axis=2, keepdims=True) * density, axis=2)
+    expected = np.log(mixed) @ weight
+
+    error = np.hypot(np.std(bounds.data), np.std(expected)) / np.sqrt(4000)
+    assert abs(np.mean(bounds.data) - expected.mean()) < 5 * error
+    np.testing.assert_allclose(bounds.value, bounds.data - model.kl() + model.log_prior())
 
 
 # ------------------------------------------------------------------ batches, padding, weights

@@ -178,3 +178,12 @@ def test_moments_are_the_same_q_as_natural_parameters():
     tight = Natural(np.broadcast_to(100 * np.eye(7), (2, 7, 7)), np.zeros((2, 7)))
     np.testing.assert_allclose(small.kl(), tight.kl(), rtol=1e-9)
     assert small.kl() > 0
+
+
+def test_joint_covariance_beside_dense_algebra():
+    X, _ = curve(1)
+    gp = sparse(q=random_q(5))
+    _, spread = unwhitened(gp)
+    gain = np.linalg.solve(KZZ, smooth_covariance(INDUCING, X)).T
+    expected = smooth_covariance(X, X) - gain @ KZZ @ gain.T + gain @ spread @ gain.T
+    np.testing.assert_allclose(gp.covariance(X)[0], expected, atol=1e-7)

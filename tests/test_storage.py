@@ -240,6 +240,15 @@ def test_deep_nesting_is_refused(tmp_path):
         storage.save(tmp_path / "deep.dagp", "thing", {}, tree)
 
 
+@pytest.mark.parametrize("shell", [list, lambda item: (item[0],), lambda item: {"in": item[0]}])
+def test_deep_nesting_of_any_kind_is_not_saved(tmp_path, shell):
+    tree: object = []
+    for _ in range(200):
+        tree = shell([tree])
+    with pytest.raises(StorageError, match="deeply"):
+        storage.save(tmp_path / "deep.dagp", "thing", {}, tree)
+
+
 def test_a_model_whose_parts_do_not_fit_is_refused_at_loading(model, tmp_path):
     tree = {"estimator": modelfile._taken_apart(model), "data": None}
     tree["estimator"]["fitted"]["responsibilities_"] = np.ones((3, 2))
