@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dagp import DAGP, GP, DeepGP, Uniform
-from dagp.bounds import collapsed, settle
+from dagp.bounds import collapsed, responsibilities, settle
 from dagp.data import Sample, Units
 from dagp.gate import ConstantGate
 from dagp.kernels import SquaredExponential
@@ -42,9 +42,18 @@ def settled(priors, X, y, inducing=INDUCING):
     model = build(priors, inducing, outputs=y.shape[1], gate=GATE)
     data = batch(X, y, len(priors))
     shares = jnp.asarray(random_shares(0, len(X), len(priors)))
-    finish = jax.jit(
-        lambda m: settle(m, m.project(X), data, shares, jnp.asarray(300), PROCESSES_ONLY)
-    )
+
+    @jax.jit
+    def finish(model):
+        projection = model.project(X)
+
+        def again(_, model):
+            found = responsibilities(model.log_joint(model.marginals(projection), data))
+            return settle(model, projection, data, found, 1, PROCESSES_ONLY)
+
+        model = settle(model, projection, data, shares, 1, PROCESSES_ONLY)
+        return jax.lax.fori_loop(0, 300, again, model)
+
     return jax.tree.map(np.asarray, finish(model))
 
 

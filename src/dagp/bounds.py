@@ -15,7 +15,7 @@ from dagp.model import (
 )
 from dagp.processes import over_samples
 from dagp.sparse import Marginals
-from dagp.typing import Array, Int, PerProcess, Scalar
+from dagp.typing import Array, PerProcess, Scalar
 
 __all__ = ["Bound", "associated", "collapsed", "marginal", "responsibilities", "sampled", "settle"]
 
@@ -104,7 +104,7 @@ def settle(
     projection: ModelProjection,
     batch: Batch,
     shares: PerProcess,
-    steps: int | Int[Array, ""],
+    steps: int,
     rates: NaturalRates,
 ) -> DataAssociation:
     """Let q(a), every q(u) and the gate agree, with the hyperparameters held still.
@@ -115,16 +115,9 @@ def settle(
     need no gradients. Who produced the points after the last step is left to whoever looks at the
     bound there.
     """
-
-    def step(i: Int[Array, ""], model: DataAssociation) -> DataAssociation:
+    for i in range(steps):
         marginals = model.marginals(projection)
-        found = responsibilities(model.log_joint(marginals, batch))
-        given = jnp.where(i == 0, shares, found)
-        return model.natural_step(projection, marginals, batch, given, rates)
-
-    if isinstance(steps, int):
-        # One after the other: the first needs no responsibilities, and so no variances.
-        for i in range(steps):
-            model = step(jnp.asarray(i), model)
-        return model
-    return jax.lax.fori_loop(0, steps, step, model)
+        # The first needs no responsibilities of its own, and so no variances.
+        given = responsibilities(model.log_joint(marginals, batch)) if i else shares
+        model = model.natural_step(projection, marginals, batch, given, rates)
+    return model
