@@ -242,7 +242,7 @@ def test_deep_nesting_is_refused(tmp_path, shell):
     tree: object = []
     for _ in range(2 * storage._DEEPEST + 1):
         tree = shell(tree)
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError, match="too deep"):
         storage.load(forged(tmp_path / "deep.dagp", tree=tree), "thing")
 
 
