@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test coverage test-all lint format docs bench fuzz fuzz-files clean
+.PHONY: help setup run test coverage test-all lint format docs bench fuzz fuzz-files mutants clean
 
 help:
 	@echo "make run       set up, fit the embedded example, write dagp-demo/"
@@ -19,6 +19,7 @@ help:
 	@echo "make docs      build the documentation into docs/_build"
 	@echo "make bench     the speed suite"
 	@echo "make fuzz-files N=10000  damaged and forged model files: all refused, nothing runs"
+	@echo "make mutants   do the tests notice? MODULE=bounds N=20 SEED=0"
 
 setup: $(VENV)/.installed
 
@@ -68,6 +69,12 @@ bench: setup
 fuzz-files: N ?= 10000
 fuzz-files: setup
 	$(BIN)/python benchmarks/filefuzz.py --mutations $(N) --seed 100
+
+mutants: MODULE ?= bounds
+mutants: N ?= 20
+mutants: SEED ?= 0
+mutants: setup
+	$(BIN)/python tests/mutants.py --module $(MODULE) --sample $(N) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) dagp-demo docs/_build docs/gallery docs/api
