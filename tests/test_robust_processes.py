@@ -91,14 +91,18 @@ def test_processes_give_the_same_results_as_one_after_the_other(monkeypatch):
 
 
 def test_two_cores_do_not_deadlock():
-    """K sparse GPs mapped together hang on two cores in some JAX versions; see pyproject.toml."""
+    """K sparse GPs mapped together hang on two cores in some JAX versions; see pyproject.toml.
+
+    This very fit hangs with JAX 0.10.1, every thread waiting for another; with 48 inducing points
+    it would not.
+    """
     code = (
         "import os\n"
         "if hasattr(os, 'sched_setaffinity'):\n"
         "    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])\n"
         "import numpy as np; from dagp import DAGP\n"
         "x = np.linspace(0, 1, 200)[:, None]\n"
-        "DAGP(4, n_init=1, max_iter=200, tol=1.0, inducing=30).fit(x, np.sin(x[:, 0]))\n"
+        "DAGP(4, n_init=1, max_iter=25, tol=1e3, inducing=64).fit(x, np.sin(x[:, 0]))\n"
     )
     # Programs as a user gets them: others may not hang.
     environment = {k: v for k, v in os.environ.items() if k != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
