@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import random
 import re
 import subprocess
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 from dagp import DAGP, report, storage
 from dagp.cli import app
 from dagp.errors import StorageError
-from filejudge import Checkpoint, Model
+from filejudge import Checkpoint, Model, watched
 from filemutations import (
     ACCIDENTS,
     MALICE,
@@ -270,3 +271,11 @@ def test_every_dependency_is_used_and_explained():
     homes = packages_distributions()
     distributions = {d.lower() for module in used for d in homes.get(module, ())}
     assert needed | optional["plot"] | optional["cli"] <= distributions
+
+
+def test_the_watch_sees_files_written(tmp_path):
+    with watched() as seen:
+        (tmp_path / "written").write_text("x")
+        (tmp_path / "written").read_text()
+        (Path(os.environ["DAGP_TEST_CACHE"]) / "kept").write_text("x")
+    assert len(seen) == 1 and "written" in seen[0]
