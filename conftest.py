@@ -1,5 +1,6 @@
 """Keeps a long test run within what the operating system allows one process."""
 
+import gc
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,11 @@ MAPS = Path("/proc/self/maps")
 MOST = 20_000
 """Every compiled program holds several memory maps, and Linux allows a process 65530 of them: the
 compiler crashes on the next one."""
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what was imported: it lives as long as the run."""
+    gc.freeze()
 
 
 def pytest_runtest_teardown() -> None:

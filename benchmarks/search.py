@@ -21,7 +21,7 @@ import numpy as np
 from recovery import FIRST_SEED, noise_oracle, rmse
 from sklearn.metrics import adjusted_rand_score
 
-from dagp import DAGP, GP, Noise, SearchWarning, datasets, moves, search, starts
+from dagp import DAGP, GP, Noise, SearchWarning, datasets, moves, race, search, starts
 
 
 def multimodal(seed: int, noise: float = 0.005, least: float = 0.95) -> bool:
@@ -110,9 +110,10 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "without swap": lambda: without_move(moves.swap),
     "without annex": without_annex,
     "the best half, whatever their kinds": lambda: patch.object(
-        search, "_each_kind_first", lambda contenders: contenders
+        race, "_each_kind_first", lambda contenders: contenders
     ),
-    "one finalist": lambda: patch.object(search, "FINALISTS", 1),
+    "moves that go back are tried": lambda: patch.object(search, "RETURNED", 0.0),
+    "one finalist": lambda: patch.object(race, "FINALISTS", 1),
 }
 
 

@@ -50,9 +50,11 @@ print("bounds of the others:", [round(other.lower_bound_, 1) for other in model.
 # two solutions are as close as here, label a few points: the example on labels does so.
 
 _, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
-plot.posterior(model, X, y, ax=axes[0, 0]).set_title("the answer")
+plot.posterior(model, X, y, ax=axes[0, 0]).set_title("the answer", pad=20)
 if model.alternatives_:
-    plot.posterior(model.alternatives_[0], X, y, ax=axes[0, 1]).set_title("the best alternative")
+    plot.posterior(model.alternatives_[0], X, y, ax=axes[0, 1]).set_title(
+        "the best alternative", pad=20
+    )
 plot.restarts(model, ax=axes[1, 0]).set_title("the race between starts")
 plot.bound(model, ax=axes[1, 1]).set_title("training of the winner")
 plt.show()

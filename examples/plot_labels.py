@@ -56,7 +56,7 @@ for ax, fitted, title in zip(
 ):
     plot.posterior(fitted, ax=ax)
     plot.assignment(fitted, X, y, ax=ax)
-    ax.set_title(title)
+    ax.set_title(title, pad=20)
 known = labels >= 0
 axes[1].plot(x[known], y[known], "o", mfc="none", mec="black", ms=10, label="labelled")
 axes[1].legend(loc="upper center", fontsize="small")

@@ -79,7 +79,7 @@ def show(ax, model, X, y, truth, title):
     if wrong.mean() > 0.5:
         wrong = ~wrong
     ax.plot(X.to_numpy()[wrong, 0], y[wrong], "o", mfc="none", mec="black", ms=8, mew=0.7)
-    ax.set_title(title)
+    ax.set_title(title, pad=20)
 
 
 _, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")

@@ -271,5 +271,14 @@ def test_settle_begins_with_the_given_responsibilities():
     expected = stepped(model, data, given_shares, rates)
     assert_same(once, expected)
     np.testing.assert_allclose(shares, normalised(evaluate(expected, data)[1]), atol=1e-10)
+
+
+def test_the_gate_settles_last():
+    model, data = mixture(8)
+    given_shares = jnp.asarray(random_shares(3, 20, 3))
+    rates = NaturalRates(1.0, 0.3)
     twice, _ = compiled_settle(model, data, given_shares, 2, rates)
-    assert_same(twice, stepped(expected, data, shares, rates))
+    processes = stepped(model, data, given_shares, NaturalRates(1.0, 0.0))
+    assert_same(processes.gate, model.gate)
+    shares = normalised(evaluate(processes, data)[1])
+    assert_same(twice, stepped(processes, data, shares, rates))

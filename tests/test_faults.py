@@ -14,7 +14,7 @@ import pytest
 
 from dagp import storage, wholefile
 from dagp.errors import StorageError
-from faults import Fit, Save, drafts, small
+from faults import Fit, Save, drafts, small, unmeasured
 
 LONGEST = 240
 
@@ -26,6 +26,8 @@ def run(code, *words, **more):
         capture_output=True,
         text=True,
         timeout=LONGEST,
+        # Every thread of the compiler may set addresses aside, and there are as many as cores.
+        env=unmeasured() | {"MALLOC_ARENA_MAX": "1"},
         **more,
     )
 

@@ -46,6 +46,15 @@ def test_importing_computes_nothing_and_brings_no_optional_package():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize("wish", ["enable", "disable"])
+def test_importing_leaves_the_garbage_collector_as_it_was(wish):
+    code = (
+        f"import gc; gc.{wish}(); before = gc.isenabled(); from dagp import DAGP;"
+        "assert gc.isenabled() == before"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="nothing_like_it"):
         dagp.nothing_like_it  # noqa: B018

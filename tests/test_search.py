@@ -1,5 +1,7 @@
 """Starts, moves and the race."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -8,10 +10,10 @@ from dagp import DAGP, GP, FitError, Noise, datasets, moves
 from dagp.data import Sample, Units, canonical, padded_length, to_batch
 from dagp.race import Contender, race
 from dagp.runtime import numerics
-from dagp.search import search
+from dagp.search import Trial, attempt, search
 from dagp.starts import KINDS, Problem, Start, Task, choose_inducing, k_means, starts
 from dagp.tracking import follow
-from dagp.train import Result
+from dagp.train import Result, State
 
 
 def sample_of(X, y, labels=None):
@@ -220,6 +222,69 @@ def test_units_ignore_a_few_wild_values():
     other = Units.of(sample_of(y[:, None], wild))
     assert plain.y_unit[0] == pytest.approx(1.0, rel=0.1)
     assert other.y_unit[0] == pytest.approx(plain.y_unit[0], rel=0.1)
+
+
+HOME = np.eye(2)[np.repeat([0, 1], 50)]
+ROWS = to_batch(sample_of(np.arange(100.0)[:, None], np.zeros(100)), 2)
+
+
+def state_where(points):
+    """A state in which the first so many points have changed hands."""
+    shares = HOME.copy()
+    shares[:points] = 1 - shares[:points]
+    return State(None, np.concatenate([shares, np.full((len(ROWS.X) - 100, 2), 0.5)]), None)
+
+
+def trial_of(points, bound=0.0):
+    state = state_where(points)
+    proposal = moves.Proposal("a move", frozenset((0, 1)), state.responsibilities[:100])
+    return Trial(proposal, state, bound)
+
+
+@pytest.mark.parametrize(
+    ("moved", "left", "returned"),
+    [(40, 0, True), (40, 1, True), (40, 2, False), (40, 40, False), (4, 1, True), (4, 2, False)],
+)
+def test_a_proposal_has_gone_back_when_little_of_it_is_left(moved, left, returned):
+    assert trial_of(moved).returned(state_where(left), state_where(0), ROWS) == returned
+
+
+class Stage(NamedTuple):
+    """Where a stage of an attempt ends."""
+
+    bound: float
+    left: int
+
+
+@pytest.mark.parametrize(
+    ("stages", "content", "bound"),
+    [
+        ([Stage(1.5, 40), Stage(6.0, 40)], False, 6.0),
+        # Back home, and no higher than there.
+        ([Stage(4.0, 0)], False, 4.0),
+        # Back home, but higher.
+        ([Stage(6.0, 0), Stage(7.0, 0)], False, 7.0),
+        # Too slow.
+        ([Stage(0.5, 40)], False, 0.5),
+        ([Stage(-np.inf, 40)], False, -np.inf),
+        # Content with what it has.
+        ([Stage(6.0, 40)], True, 6.0),
+        # What was reached is not lost again.
+        ([Stage(6.0, 40), Stage(-np.inf, 40)], False, 6.0),
+    ],
+)
+def test_an_attempt_is_given_up_halfway_or_runs_to_its_end(stages, content, bound, monkeypatch):
+    left = list(stages)
+
+    def run(state, *_, rate=0.1, **__):
+        stage = left.pop(0)
+        return Result(state_where(stage.left), stage.bound, np.zeros(25), "budget", rate)
+
+    monkeypatch.setattr("dagp.search.train", run)
+    contender = Contender(Start("rank", HOME, 1.0, 1.0), state_where(0), bound=4.5)
+    result = attempt(contender, trial_of(40), ROWS, 5.0, 1e-3, lambda _: False, content)
+    assert (left, result.bound, len(result.trace)) == ([], bound, 25 * len(stages))
+    assert contender.moves == [("a move", bound - 4.5)]
 
 
 class Runner(Contender):

@@ -112,12 +112,15 @@ def settle(
     It begins with the functions, given the responsibilities of before: after the hyperparameters
     have moved, the functions fit badly for a moment, and points reassigned in that moment would
     never find back. The projections do not depend on q, so all steps share one set of them and
-    need no gradients. Who produced the points after the last step is left to whoever looks at the
-    bound there.
+    need no gradients. The gate, which is as much work as all processes, waits for the last of
+    them. Who produced the points after that is left to whoever looks at the bound there.
     """
     for i in range(steps):
         marginals = model.marginals(projection)
         # The first needs no responsibilities of its own, and so no variances.
         given = responsibilities(model.log_joint(marginals, batch)) if i else shares
-        model = model.natural_step(projection, marginals, batch, given, rates)
+        if i == steps - 1:
+            model = model.natural_step(projection, marginals, batch, given, rates)
+        else:
+            model = model.process_step(projection, marginals, batch, given, rates.process)
     return model

@@ -139,18 +139,30 @@ class DataAssociation(eqx.Module):
         rates: NaturalRates,
     ) -> "DataAssociation":
         """One natural-gradient step of every q, given the responsibilities."""
+        moved = self.process_step(projection, marginals, batch, responsibilities, rates.process)
+        gate = self.gate.natural_step(
+            projection.gate, marginals.gate, responsibilities, batch.weight, rates.gate
+        )
+        return DataAssociation(moved.groups, gate, self.members)
+
+    def process_step(
+        self,
+        projection: ModelProjection,
+        marginals: ModelMarginals,
+        batch: Batch,
+        responsibilities: PerProcess,
+        rate: Scalar | float,
+    ) -> "DataAssociation":
+        """As `natural_step`, of the processes alone."""
         shares = (batch.weight[:, None] * responsibilities).T
-        move = jax.vmap(lambda p, j, m, share: p.natural_step(j, m, batch.y, share, rates.process))
+        move = jax.vmap(lambda p, j, m, share: p.natural_step(j, m, batch.y, share, rate))
         groups = tuple(
             move(group, proj, part, shares[jnp.asarray(members)])
             for group, proj, part, members in zip(
                 self.groups, projection.groups, marginals.groups, self.members, strict=True
             )
         )
-        gate = self.gate.natural_step(
-            projection.gate, marginals.gate, responsibilities, batch.weight, rates.gate
-        )
-        return DataAssociation(groups, gate, self.members)
+        return DataAssociation(groups, self.gate, self.members)
 
     def tied(self) -> "DataAssociation":
         """For a model of gradients: shared parameters have the gradient of all that share them."""

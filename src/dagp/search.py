@@ -42,10 +42,13 @@ HOPELESS = 0.2
 """A proposal that is this far below, per data point, after settling is not tried."""
 FEW = 500
 """With fewer data points than this, trying is cheap, and hope lasts as with this many."""
+RETURNED, HOME = 0.3, 0.02
+"""A proposal has gone back when no more than this part of what it moved is still elsewhere, nor
+more than this share of the data: it would only find again what is there already."""
 ATTEMPTS = 4
 """Proposals that get a training run before a round is given up."""
 MOVE_STEPS = 2 * BLOCK
-"""Steps a moved contender has to overtake the one it came from."""
+"""Steps a moved contender has to overtake the one it came from; halfway it is looked at."""
 GAIN = 2e-3
 """What a move has to gain, per data point: more than a few steps of training would."""
 UNUSED = 0.01
@@ -83,6 +86,14 @@ def per_point(problem: Problem) -> float:
     return max(float(problem.sample.weight.sum()), FEW)
 
 
+def moved(shares: np.ndarray, home: State, batch: Batch) -> float:
+    """Weight of the points that changed hands since `home`."""
+    N = len(shares)
+    before, weight = fetched(home.responsibilities)[:N], fetched(batch.weight)[:N]
+    # What one process gives another takes: each point that moves counts twice.
+    return 0.5 * float(weight @ np.abs(shares - before).sum(axis=1))
+
+
 class Trial(NamedTuple):
     """A proposal after the responsibilities have settled around it."""
 
@@ -90,14 +101,28 @@ class Trial(NamedTuple):
     state: State
     bound: float
 
+    def returned(self, state: State, home: State, batch: Batch) -> bool:
+        """Whether the association of `state` is `home` again, as before the proposal."""
+        total = float(np.sum(batch.weight))
+        least = min(RETURNED * moved(self.proposal.shares, home, batch), HOME * total)
+        return moved(fetched(state.responsibilities), home, batch) < least
+
+
+Rejected = dict[str, frozenset[int]]
+"""Proposals that came to nothing, and the processes they concerned."""
+
 
 def promising(
-    problem: Problem, contender: Contender, batch: Batch, moves: tuple[Move, ...]
+    problem: Problem,
+    contender: Contender,
+    batch: Batch,
+    moves: tuple[Move, ...],
+    rejected: Rejected,
 ) -> list[Trial]:
-    """Proposals that are not hopeless once the responsibilities have settled, best first.
+    """Proposals that are neither hopeless nor gone back once they have settled, best first.
 
     Settling needs no gradients and leaves the hyperparameters alone, so it is cheap enough to
-    look at every proposal.
+    look at every proposal that is not `rejected` already. The ones that come to nothing are now.
     """
     seen = view(problem, contender, batch)
     # A gate that has learned to be the same everywhere could not follow a proposal that divides
@@ -106,12 +131,17 @@ def promising(
     model = eqx.tree_at(lambda m: m.gate, contender.state.model, fresh)
     least = contender.bound - HOPELESS * per_point(problem)
     trials = []
-    for proposal in itertools.chain.from_iterable(move(seen) for move in moves):
+    proposals = itertools.chain.from_iterable(move(seen) for move in moves)
+    for proposal in [p for p in proposals if p.name not in rejected]:
         shares = place(padded(proposal.shares, len(batch.X)))
         state, bound = begin(model, batch, shares, PROBE_STEPS)
-        trials.append(Trial(proposal, state, float(bound.value)))
-    # A bound that is not a number compares false and drops out here.
-    return sorted((t for t in trials if t.bound > least), key=lambda t: -t.bound)
+        trial = Trial(proposal, state, float(bound.value))
+        # A bound that is not a number compares false and drops out here.
+        if trial.bound > least and not trial.returned(state, contender.state, batch):
+            trials.append(trial)
+        else:
+            rejected[proposal.name] = proposal.processes
+    return sorted(trials, key=lambda t: -t.bound)
 
 
 def attempt(
@@ -123,16 +153,22 @@ def attempt(
     tell: Tell,
     content: bool = False,
 ) -> Result:
-    """A short training run from a trial, given up when its pace will not take it to `target`.
+    """A short training run from a trial, given up when its pace will not take it to `target`, or
+    when it has gone back without being there.
 
     One that is `content` ends as soon as it is there.
     """
-
-    def decided(done: int, bound: float) -> bool:
-        expected = trial.bound + 2 * MOVE_STEPS / done * (bound - trial.bound)
-        return expected < target or (content and bound > target)
-
-    result = train(trial.state, batch, max_iter=MOVE_STEPS, tol=tol, report=decided)
+    result = train(trial.state, batch, max_iter=MOVE_STEPS // 2, tol=tol)
+    if result.bound > target:
+        promises = not content
+    else:
+        # At this pace for twice the steps it is given, because the pace may still pick up.
+        expected = trial.bound + 4 * (result.bound - trial.bound)
+        promises = expected >= target and not trial.returned(result.state, contender.state, batch)
+    if promises:
+        more = train(result.state, batch, max_iter=MOVE_STEPS // 2, tol=tol, rate=result.rate)
+        trace = np.concatenate([result.trace, more.trace])
+        result = max(result, more, key=lambda r: r.bound)._replace(trace=trace)
     contender.moves.append((trial.proposal.name, result.bound - contender.bound))
     tell(Progress(trial.proposal.name, 0, contender.steps, result.bound))
     return result
@@ -144,12 +180,11 @@ def improve(problem: Problem, contender: Contender, batch: Batch, tol: float, te
     A rejected move is tried again only after one of its processes has changed.
     """
     margin = GAIN * float(problem.sample.weight.sum())
-    rejected: dict[str, frozenset[int]] = {}
+    rejected: Rejected = {}
     accepted = True
     while accepted:
         accepted = False
-        trials = promising(problem, contender, batch, MOVES)
-        for trial in [t for t in trials if t.proposal.name not in rejected][:ATTEMPTS]:
+        for trial in promising(problem, contender, batch, MOVES, rejected)[:ATTEMPTS]:
             target = contender.bound + margin
             result = attempt(contender, trial, batch, target, tol, tell)
             accepted = result.bound > target
@@ -170,20 +205,17 @@ def tidy(problem: Problem, contender: Contender, batch: Batch, tol: float, tell:
     """
     if problem.sample.X.shape[1] > 1:
         return
-    tried: set[str] = set()
-    trials = promising(problem, contender, batch, SIMPLER)
-    while left := [t for t in trials if t.proposal.name not in tried]:
-        trial = left[0]
-        tried.add(trial.proposal.name)
-        before = fetched(contender.state.responsibilities)[: len(trial.proposal.shares)]
-        # What one process gives another takes: each point that moves counts twice.
-        moved = 0.5 * problem.sample.weight @ np.abs(trial.proposal.shares - before).sum(axis=1)
-        target = contender.bound - PARSIMONY * float(moved)
+    tried: Rejected = {}
+    trials = promising(problem, contender, batch, SIMPLER, tried)
+    while trials:
+        trial = trials.pop(0)
+        tried[trial.proposal.name] = trial.proposal.processes
+        target = contender.bound - PARSIMONY * moved(trial.proposal.shares, contender.state, batch)
         # Content, because a longer run might drift back to where it came from.
         result = attempt(contender, trial, batch, target, tol, tell, content=True)
         if result.bound > target:
             contender.adopt(result)
-            trials = promising(problem, contender, batch, SIMPLER)
+            trials = promising(problem, contender, batch, SIMPLER, tried)
 
 
 def grow(

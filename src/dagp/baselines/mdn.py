@@ -76,7 +76,7 @@ class MDN(Trained, DensityBaseline):
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> y = np.where(np.arange(200) % 2, 1.0, -1.0)
-    >>> model = MDN(3, steps=500, random_state=0).fit(X, y)
+    >>> model = MDN(2, steps=500, random_state=0).fit(X, y)
     >>> np.sort(model.predict_mixture([[0.0]]).modes()[0].round(1)).tolist()
     [-1.0, 1.0]
     """
