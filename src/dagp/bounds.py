@@ -14,10 +14,19 @@ from dagp.model import (
     permitted,
 )
 from dagp.processes import over_samples
-from dagp.sparse import Marginals
+from dagp.sparse import Marginals, rooted
 from dagp.typing import Array, PerProcess, Scalar
 
-__all__ = ["Bound", "associated", "collapsed", "marginal", "responsibilities", "sampled", "settle"]
+__all__ = [
+    "Bound",
+    "associated",
+    "collapsed",
+    "marginal",
+    "responsibilities",
+    "sampled",
+    "settle",
+    "summed_out",
+]
 
 
 class Bound(NamedTuple):
@@ -47,10 +56,18 @@ def associated(
     model: DataAssociation, projection: ModelProjection, batch: Batch, scale: Scalar | float = 1.0
 ) -> tuple[Bound, PerProcess]:
     """The collapsed bound, and the responsibilities at which it is taken."""
+    model = rooted(model)
     log_joint = model.log_joint(model.marginals(projection), batch)
+    return summed_out(model, log_joint, batch, scale), responsibilities(log_joint)
+
+
+def summed_out(
+    model: DataAssociation, log_joint: PerProcess, batch: Batch, scale: Scalar | float = 1.0
+) -> Bound:
+    """The collapsed bound of a model whose log joint is known."""
     data = scale * jnp.sum(batch.weight * jax.nn.logsumexp(log_joint, axis=1))
     kl, prior = model.kl(), model.log_prior()
-    return Bound(data - kl + prior, data, kl, prior), responsibilities(log_joint)
+    return Bound(data - kl + prior, data, kl, prior)
 
 
 def sampled(
@@ -89,9 +106,7 @@ def marginal(
     """
     log_density, log_weights = sampled(model, projection, batch, key)
     joint = permitted(log_density + log_weights, batch)
-    data = jnp.sum(batch.weight * jax.nn.logsumexp(joint, axis=1))
-    kl, prior = model.kl(), model.log_prior()
-    return Bound(data - kl + prior, data, kl, prior)
+    return summed_out(model, joint, batch)
 
 
 def responsibilities(log_joint: PerProcess) -> PerProcess:

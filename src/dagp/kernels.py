@@ -131,6 +131,15 @@ class _Stationary(Kernel):
         z = (a - b) / self.lengthscale.value
         return self.variance.value * self.correlation(jnp.sum(z**2))
 
+    def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
+        return self.variance.value * self.correlation(self.squares(A, B))
+
+    def squares(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
+        """Squared distances between the rows of `A` and the rows of `B`, in length scales."""
+        # Divided beforehand: the slopes of the length scales come from points, not from pairs.
+        a, b = A / self.lengthscale.value, B / self.lengthscale.value
+        return jnp.sum((a[:, None] - b) ** 2, axis=-1)
+
     def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
         return dataclasses.replace(
             self,
@@ -156,15 +165,19 @@ class SquaredExponential(_Stationary):
         return jnp.exp(-0.5 * squared_distance)
 
     def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
+        # The slope of a logarithm is the matrix itself: no array more.
+        return jnp.exp(self.variance.log - 0.5 * self.squares(A, B))
+
+    def squares(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
         if A.shape[1] == 1:
-            return super().matrix(A, B)
+            return super().squares(A, B)
         # By the binomial formula the distances, and their gradients, are matrix products: no
         # array over points, points and columns. What cancellation costs, this kernel, flat at
         # zero distance, does not notice, as long as the points are not far from zero.
         origin = jax.lax.stop_gradient(jnp.median(A, axis=0))
         a, b = (A - origin) / self.lengthscale.value, (B - origin) / self.lengthscale.value
         squares = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1) - 2 * a @ b.T
-        return self.variance.value * self.correlation(jnp.maximum(squares, 0.0))
+        return jnp.maximum(squares, 0.0)
 
 
 class Matern12(_Stationary):

@@ -1,10 +1,12 @@
 """Triangular algebra, and the one home of jitter."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jax.scipy.linalg import solve_triangular
 
 from dagp.typing import Array, Factor, Float, Matrix, Scalar
@@ -15,6 +17,7 @@ __all__ = [
     "inverse_factor",
     "jitter_used",
     "log_det",
+    "quadratic",
     "whitener",
 ]
 
@@ -140,6 +143,31 @@ def _whitener_derivative(primals: tuple[Matrix], tangents: tuple[Matrix]) -> tup
     (matrix,), (tangent,) = primals, tangents
     inverse = whitener(matrix)
     return inverse, -_half(inverse @ ((tangent + tangent.T) / 2) @ inverse.T) @ inverse
+
+
+@jax.custom_jvp
+def quadratic(S: Float[Array, "P M M"], basis: Float[Array, "M N"]) -> Float[Array, "P N"]:
+    """``bᵀ S b`` for every column b, S symmetric.
+
+    >>> quadratic(jnp.eye(2)[None], jnp.array([[3.0], [4.0]])).tolist()
+    [[25.0]]
+    """
+    return jnp.sum(basis * (S @ basis), axis=1)
+
+
+def _quadratic_derivative(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    # Known to be symmetric: the product that the value needs is half of the slope as well.
+    (S, basis), (dS, dbasis) = primals, tangents
+    image = S @ basis
+    slope = jnp.zeros(image.shape[::2], image.dtype)
+    if not isinstance(dbasis, SymbolicZero):
+        slope += 2 * jnp.sum(dbasis * image, axis=1)
+    if not isinstance(dS, SymbolicZero):
+        slope += jnp.sum(basis * (dS @ basis), axis=1)
+    return jnp.sum(basis * image, axis=1), slope
+
+
+quadratic.defjvp(_quadratic_derivative, symbolic_zeros=True)
 
 
 def jitter_used(matrix: Matrix) -> Scalar:

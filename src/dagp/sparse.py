@@ -9,7 +9,7 @@ One object serves several outputs that share kernel and inducing inputs but have
 outputs of a process, or the K functions of a gate.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,12 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.kernels import Kernel
-from dagp.linalg import firm_cholesky, inverse_factor, jitter_used, log_det, whitener
+from dagp.linalg import (
+    firm_cholesky,
+    inverse_factor,
+    jitter_used,
+    log_det,
+    quadratic,
+    whitener,
+)
 from dagp.means import Mean
 from dagp.parameters import Parameter, parameter
 from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
 
-__all__ = ["Marginals", "Moments", "Natural", "Projection", "SparseGP"]
+__all__ = ["Marginals", "Moments", "Natural", "Projection", "Rooted", "SparseGP", "rooted"]
 
 
 class Projection(NamedTuple):
@@ -54,27 +61,47 @@ class Natural(eqx.Module):
         eye = np.broadcast_to(np.eye(inducing), (outputs, inducing, inducing))
         return Natural(eye, np.zeros((outputs, inducing)))
 
-    def root(self) -> Float[Array, "P M M"]:
-        """Inverse Cholesky factor of the precision."""
-        return inverse_factor(self._factor())
+    def rooted(self) -> "Rooted":
+        """The same q with its mean and a root of its covariance worked out."""
+        lower = jnp.vectorize(firm_cholesky, signature="(m,m)->(m,m)")(self.precision)
+        root = inverse_factor(lower)
+        white = jnp.einsum("...ij,...j->...i", root, self.shift)
+        return Rooted(jnp.einsum("...ij,...i->...j", root, white), root, log_det(lower))
 
     def centre_and_root(self) -> tuple[Float[Array, "P M"], Float[Array, "P M M"]]:
         """Mean of q, and a root R of its covariance, ``S = RᵀR``."""
-        root = self.root()
-        white = jnp.einsum("pij,pj->pi", root, self.shift)
-        return jnp.einsum("pij,pi->pj", root, white), root
-
-    def _factor(self) -> Float[Array, "P M M"]:
-        return jax.vmap(firm_cholesky)(jnp.asarray(self.precision))
+        return self.rooted().centre_and_root()
 
     def kl(self) -> Scalar:
         """KL divergence from the whitened prior N(0, I), summed over outputs."""
-        lower = self._factor()
-        root = inverse_factor(lower)
-        white = jnp.einsum("pij,pj->pi", root, self.shift)
-        mean = jnp.einsum("pij,pi->pj", root, white)
-        trace = jnp.sum(root**2) - self.shift.size
-        return 0.5 * (trace + jnp.sum(mean**2) + jnp.sum(log_det(lower)))
+        return self.rooted().kl()
+
+
+class Rooted(eqx.Module):
+    """q as everybody who looks at it wants it: to be worked out once where several do."""
+
+    mean: Float[Array, "*K P M"]
+    root: Float[Array, "*K P M M"]
+    log_det: Float[Array, "*K P"]
+    """Of the precision."""
+
+    def centre_and_root(self) -> tuple[Float[Array, "P M"], Float[Array, "P M M"]]:
+        """Mean of q, and a root R of its covariance, ``S = RᵀR``."""
+        return self.mean, self.root
+
+    def kl(self) -> Scalar:
+        """KL divergence from the whitened prior N(0, I), summed over outputs."""
+        trace = jnp.sum(self.root**2) - self.mean.size
+        return 0.5 * (trace + jnp.sum(self.mean**2) + jnp.sum(self.log_det))
+
+
+def rooted(tree: Any) -> Any:
+    """A model, or a part of one, with every q in natural parameters worked out."""
+    return jax.tree.map(
+        lambda node: node.rooted() if isinstance(node, Natural) else node,
+        tree,
+        is_leaf=lambda node: isinstance(node, Natural),
+    )
 
 
 class Moments(eqx.Module):
@@ -121,13 +148,15 @@ class SparseGP(eqx.Module):
     kernel: Kernel
     mean: Mean
     inducing: Parameter
-    q: Natural | Moments
+    q: Natural | Rooted | Moments
 
     @property
     def outputs(self) -> int:
         """Functions that share the kernel and the inducing inputs."""
         q = self.q
-        return len(q.shift) if isinstance(q, Natural) else len(q.mean.raw)
+        if isinstance(q, Natural):
+            return len(q.shift)
+        return len(q.mean.raw if isinstance(q, Moments) else q.mean)
 
     @property
     def samples(self) -> int:
@@ -146,9 +175,10 @@ class SparseGP(eqx.Module):
     def marginals(self, projection: Projection) -> Marginals:
         """Mean and variance of the function at the projected points."""
         centre, root = self.q.centre_and_root()
-        spread = root @ projection.basis
         mean = projection.mean + (centre @ projection.basis).T
-        variance = projection.residual[:, None] + jnp.sum(spread**2, axis=1).T
+        spread = quadratic(jnp.swapaxes(root, -1, -2) @ root, projection.basis)
+        # As above: rounding may leave a little less than nothing.
+        variance = projection.residual[:, None] + jnp.maximum(spread, 0.0).T
         return Marginals(mean, variance)
 
     def natural_step(

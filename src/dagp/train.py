@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dagp.bounds import Bound, associated, responsibilities, settle
+from dagp.bounds import Bound, associated, responsibilities, settle, summed_out
 from dagp.gate import GateMarginals
 from dagp.memory import current
 from dagp.model import Batch, DataAssociation, NaturalRates
 from dagp.parameters import trainable
+from dagp.sparse import rooted
 from dagp.typing import Array, Float, Int, PerProcess, Scalar
 
 __all__ = [
@@ -157,10 +158,11 @@ def _answered(
         return model.natural_step(projection, marginals, batch, given, rates)
 
     model = jax.lax.fori_loop(0, answers, answer, model)
-    marginals = model.marginals(projection)
-    log_joint = model.log_joint(marginals, batch)
-    seen = Outlook(model.means(marginals), model.noise_variances(), log_joint, marginals.gate)
-    bound, found = associated(model, projection, batch)
+    known = rooted(model)
+    marginals = known.marginals(projection)
+    log_joint = known.log_joint(marginals, batch)
+    seen = Outlook(known.means(marginals), known.noise_variances(), log_joint, marginals.gate)
+    bound, found = summed_out(known, log_joint, batch), responsibilities(log_joint)
     moments = ADAM.init(eqx.filter(model, trainable(model)))
     return State(model, jnp.where(answers == 1, shares, found), moments), bound, seen
 
