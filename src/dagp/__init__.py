@@ -1,10 +1,10 @@
 """Data association with Gaussian processes."""
 
-import gc
 import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from dagp.garbage import uncollected
 from dagp.version import __version__
 
 if TYPE_CHECKING:
@@ -71,19 +71,9 @@ def __getattr__(name: str) -> object:
     return value
 
 
+@uncollected()
 def _module(name: str) -> ModuleType:
-    """A module of this package, imported without looking for garbage.
-
-    An import makes a great many objects and drops few: going through them all again and again
-    takes an eighth of its time.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module(f"dagp.{name}")
-    finally:
-        if collecting:
-            gc.enable()
+    return importlib.import_module(f"dagp.{name}")
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.bounds import Bound
+from dagp.garbage import uncollected
 from dagp.memory import current
 from dagp.model import Batch
 from dagp.train import Climb, Result, State, Stretch, climbing, first, run_block
@@ -43,6 +44,7 @@ class Seat(NamedTuple):
 
 
 @jax.jit
+@uncollected()
 def run_blocks(states: State, batch: Batch, rates: Float[Array, " R"]) -> tuple[State, Bound]:
     """A block of steps of every run, from stacked states, each at its own rate."""
     return jax.vmap(run_block, in_axes=(0, None, 0))(states, batch, rates)

@@ -15,6 +15,7 @@ import numpy as np
 
 from dagp.bounds import responsibilities
 from dagp.data import Units, allowed, padded
+from dagp.garbage import uncollected
 from dagp.mixture import Mixture
 from dagp.model import Batch, DataAssociation
 from dagp.processes import Components, Function
@@ -27,6 +28,7 @@ CHUNK = 1024
 
 
 @jax.jit
+@uncollected()
 def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, tuple[Components, ...]]:
     model = eqx.tree_at(lambda m: m.gate, model, model.gate.refined())
     marginals = model.marginals(model.project(X))
@@ -35,6 +37,7 @@ def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, tuple[Co
 
 
 @jax.jit
+@uncollected()
 def _shares(model: DataAssociation, batch: Batch) -> PerProcess:
     return responsibilities(model.log_joint(model.marginals(model.project(batch.X)), batch))
 

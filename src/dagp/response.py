@@ -23,6 +23,7 @@ import numpy as np
 
 from dagp.bounds import responsibilities
 from dagp.data import Sample, canonical, to_batch
+from dagp.garbage import uncollected
 from dagp.model import Batch, DataAssociation
 from dagp.posterior import CHUNK, Posterior
 from dagp.processes import Function, Process, Uneven
@@ -83,6 +84,7 @@ def _batches(sample: Sample, processes: int) -> Iterator[Batch]:
 
 
 @jax.jit
+@uncollected()
 def _information(
     model: DataAssociation, batch: Batch
 ) -> tuple[Float[Array, "G P M M"] | None, ...]:

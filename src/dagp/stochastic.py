@@ -20,6 +20,7 @@ import numpy as np
 
 from dagp.bounds import associated, collapsed, responsibilities, settle
 from dagp.data import Sample, allowed, padded_length, to_batch
+from dagp.garbage import uncollected
 from dagp.gate import ConstantGate
 from dagp.memory import current
 from dagp.model import Batch, DataAssociation, NaturalRates
@@ -115,6 +116,7 @@ def _step(state: State, batch: Batch, pace: Pace) -> tuple[State, Scalar]:
 
 
 @jax.jit
+@uncollected()
 def descend(state: State, batches: Batch, pace: Pace) -> tuple[State, Float[Array, " T"]]:
     """One step for each batch of (T, B, …), and the bound each of them estimates."""
     return jax.lax.scan(lambda state, this: _step(state, *this), state, (batches, pace))
@@ -196,6 +198,7 @@ def _nothing(model: DataAssociation) -> Account:
 
 
 @jax.jit
+@uncollected()
 def _listen(
     model: DataAssociation, account: Account, pieces: Batch
 ) -> tuple[Account, Float[Array, "C B K"]]:
@@ -250,6 +253,7 @@ def in_pieces(sample: Sample, processes: int) -> Iterator[Batch]:
 
 
 @jax.jit
+@uncollected()
 def absorb(
     model: DataAssociation, moments: Any, batch: Batch, seen: Scalar, learning: Scalar
 ) -> tuple[State, Scalar]:

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 
 from dagp.bounds import Bound, associated, responsibilities, settle, summed_out
+from dagp.garbage import uncollected
 from dagp.gate import GateMarginals
 from dagp.memory import current
 from dagp.model import Batch, DataAssociation, NaturalRates
@@ -60,6 +61,8 @@ in the middle of a leap."""
 _SETTLE_STEPS = 2
 _RATES = NaturalRates(gate=0.5)
 """The gate moves once per step, so it moves further than where it moves every time."""
+_REST_STEPS = 60
+"""Steps in which every q comes to rest where nothing else moves."""
 _RETRIES = 3
 _EPS = 1e-8
 ADAM = optax.scale_by_adam(b1=0.9, b2=0.99, eps=_EPS)
@@ -138,11 +141,19 @@ class Outlook(NamedTuple):
     gate: GateMarginals
 
 
+class Answers(NamedTuple):
+    """Which answers a model is to give, counted from 0."""
+
+    first: int | Int[Array, ""]
+    end: int | Int[Array, ""]
+
+
 @jax.jit
+@uncollected()
 def _answered(
-    model: DataAssociation, batch: Batch, shares: PerProcess, answers: int | Int[Array, ""]
+    model: DataAssociation, batch: Batch, shares: PerProcess, answers: Answers
 ) -> tuple[State, Bound, Outlook]:
-    """A model after so many answers to responsibilities, and what it says then.
+    """A model after some answers to responsibilities, and what it says then.
 
     The first answer is a full one, the second goes on from there, and only later ones listen to
     the responsibilities that follow. One program serves everybody who looks at a model, because
@@ -157,14 +168,14 @@ def _answered(
         given = jnp.where(i < 2, shares, found)
         return model.natural_step(projection, marginals, batch, given, rates)
 
-    model = jax.lax.fori_loop(0, answers, answer, model)
+    model = jax.lax.fori_loop(answers.first, answers.end, answer, model)
     known = rooted(model)
     marginals = known.marginals(projection)
     log_joint = known.log_joint(marginals, batch)
     seen = Outlook(known.means(marginals), known.noise_variances(), log_joint, marginals.gate)
     bound, found = summed_out(known, log_joint, batch), responsibilities(log_joint)
     moments = ADAM.init(eqx.filter(model, trainable(model)))
-    return State(model, jnp.where(answers == 1, shares, found), moments), bound, seen
+    return State(model, jnp.where(answers.end == 1, shares, found), moments), bound, seen
 
 
 def begin(
@@ -174,17 +185,17 @@ def begin(
 
     After one full answer, `steps` more let the responsibilities settle too.
     """
-    return _answered(model, batch, shares, steps + 1)[:2]
+    return _answered(model, batch, shares, Answers(0, steps + 1))[:2]
 
 
 def resume(model: DataAssociation, batch: Batch) -> State:
     """A state that goes on from a trained model, possibly with other data."""
-    return _answered(model, batch, batch.allowed, 0)[0]
+    return _answered(model, batch, batch.allowed, Answers(0, 0))[0]
 
 
 def outlook(model: DataAssociation, batch: Batch) -> Outlook:
     """What a model says about a batch as it is."""
-    return _answered(model, batch, batch.allowed, 0)[2]
+    return _answered(model, batch, batch.allowed, Answers(0, 0))[2]
 
 
 def apply(
@@ -225,6 +236,7 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Boun
 
 
 @jax.jit
+@uncollected()
 def run_block(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Bound]:
     """`BLOCK` steps, and the bound of each (with the hyperparameters the step began with)."""
     return jax.lax.scan(lambda s, _: step(s, batch, learning_rate), state, length=BLOCK)
@@ -313,6 +325,10 @@ def climbing(
 
 def settled(result: Result, batch: Batch) -> Result:
     """The result with every q at rest under its final hyperparameters."""
-    state, bounds = run_block(result.state, batch, jnp.asarray(0.0))
-    value = float(bounds.value[-1])
+    model, shares, _ = result.state
+    # From the responsibilities of before: after the hyperparameters have moved, those that the
+    # functions have now would lead elsewhere.
+    rest = Answers(1, 1 + _REST_STEPS)
+    state, bound, _ = _answered(model, batch, shares, rest)
+    value = float(bound.value)
     return result._replace(state=state, bound=value) if np.isfinite(value) else result
