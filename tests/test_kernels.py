@@ -68,6 +68,29 @@ def test_symmetric_positive_semidefinite_and_diagonal(kernel, seed, size):
     np.testing.assert_allclose(part, K[:3, 2:], rtol=1e-12, atol=1e-14)
 
 
+ONE_INPUT = {
+    "squared exponential, one input": dk.SquaredExponential(0.7, 1.3, active=[1]),
+    "matern 5/2, one input": dk.Matern52(0.7, 1.3, active=[1]),
+}
+
+
+@pytest.mark.parametrize("kernel", (LEAVES | ONE_INPUT).values(), ids=(LEAVES | ONE_INPUT).keys())
+def test_a_matrix_has_the_values_and_slopes_of_its_pairs(kernel):
+    A, B = map(jnp.asarray, (inputs(0, 4), inputs(1, 5)))
+    mask = jnp.asarray(np.random.default_rng(2).standard_normal((4, 5)))
+
+    def pairs(kernel, A, B):
+        return dk.Kernel.matrix(kernel, kernel.select(A), kernel.select(B))
+
+    np.testing.assert_allclose(kernel(A, B), pairs(kernel, A, B), rtol=1e-10)
+    slopes = (
+        jax.grad(lambda k, A, B, f=f: jnp.sum(mask * f(k, A, B)), argnums=(0, 1, 2))(kernel, A, B)
+        for f in (type(kernel).__call__, pairs)
+    )
+    for mine, theirs in zip(*map(jax.tree.leaves, slopes), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-10)
+
+
 @every_kernel
 def test_gradients_are_finite_also_at_zero_distance(kernel):
     X = jnp.asarray(np.concatenate([inputs(0, 3), inputs(0, 3)]))

@@ -127,6 +127,34 @@ def test_whitener_is_the_inverse_of_the_factor_with_its_derivative():
     assert np.all(np.isfinite(singular_slope))
 
 
+def test_quadratic_has_the_derivatives_of_the_plain_form():
+    rng = np.random.default_rng(0)
+    S = jnp.asarray(np.stack([positive_definite(0), positive_definite(1)]))
+    basis = jnp.asarray(rng.standard_normal((len(S[0]), 7)))
+    mask = jnp.asarray(rng.standard_normal((2, 7)))
+
+    def through(f):
+        return lambda S, b: jnp.sum(mask * f((S + jnp.swapaxes(S, 1, 2)) / 2, jnp.sin(b)))
+
+    ours, plain = (
+        through(linalg.quadratic),
+        through(lambda S, b: jnp.einsum("mn,pml,ln->pn", b, S, b)),
+    )
+    np.testing.assert_allclose(ours(S, basis), plain(S, basis), rtol=1e-12)
+    for wrt in (0, 1, (0, 1)):
+        slopes = (jax.tree.leaves(jax.grad(f, wrt)(S, basis)) for f in (ours, plain))
+        for mine, theirs in zip(*slopes, strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-10)
+    bends = (jax.hessian(f, 1)(S, basis) for f in (ours, plain))
+    np.testing.assert_allclose(*bends, atol=1e-10)
+
+
+def test_the_slope_of_quadratic_costs_no_further_product():
+    S, basis = jnp.eye(4)[None], jnp.ones((4, 7))
+    slope = jax.grad(lambda b: jnp.sum(linalg.quadratic(S, b)))
+    assert str(jax.make_jaxpr(slope)(basis)).count("dot_general") == 1
+
+
 def test_inverse_factor_and_log_det():
     matrices = np.stack([positive_definite(0), positive_definite(1)])
     lower = np.linalg.cholesky(matrices)

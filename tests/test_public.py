@@ -1,5 +1,6 @@
 """The public surface: names, documentation, and what importing does."""
 
+import gc
 import inspect
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 import dagp
 from dagp import datasets, kernels, means, plot, scoring
+from dagp.garbage import uncollected
 
 MODULES = (dagp, kernels, datasets, means, plot, scoring)
 HIDDEN_EXAMPLES = {"Kernel", "Mean", "Sum", "Product", "Centred", "InUnits"}
@@ -53,6 +55,20 @@ def test_importing_leaves_the_garbage_collector_as_it_was(wish):
         "assert gc.isenabled() == before"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("wish", [gc.enable, gc.disable])
+def test_a_wish_about_the_garbage_collector_outlives_its_pause(wish):
+    before = gc.isenabled()
+    try:
+        wish()
+        wished = gc.isenabled()
+        with pytest.raises(RuntimeError), uncollected():
+            assert not gc.isenabled()
+            raise RuntimeError
+        assert gc.isenabled() == wished
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_unknown_names_are_attribute_errors():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dagp.means import Linear
 from dagp.processes import GP
-from dagp.sparse import Moments, Natural
+from dagp.sparse import Moments, Natural, Rooted, rooted
 from reference import (
     curve,
     exact_gp,
@@ -81,6 +81,18 @@ def test_marginals_and_divergence_of_any_q(seed):
         np.testing.assert_allclose(marginals.variance[:, p], 1.3 + explained, atol=1e-7)
         kl += gaussian_kl(mean, covariance, KZZ)
     np.testing.assert_allclose(gp.q.kl(), kl, rtol=1e-6)
+
+
+def test_a_model_whose_q_are_worked_out_says_the_same():
+    X, _ = curve(0)
+    stack = [sparse(outputs=2, q=random_q(seed, outputs=2)) for seed in range(3)]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *stack)
+    for k, gp in enumerate(stack):
+        known = jax.tree.map(lambda leaf, k=k: leaf[k], rooted(stacked))
+        assert isinstance(known.q, Rooted) and known.outputs == gp.outputs
+        for mine, theirs in zip(posterior(known, X), posterior(gp, X), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-10)
+        np.testing.assert_allclose(known.kl(), gp.kl(), rtol=1e-10)
 
 
 def test_inducing_points_on_the_data_give_the_exact_posterior():

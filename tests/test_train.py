@@ -69,6 +69,21 @@ def test_the_reported_bound_is_that_of_the_settled_model(trained):
     np.testing.assert_allclose(after.responsibilities, normalised(log_joint), atol=1e-9)
 
 
+def test_every_q_comes_to_rest_where_it_was_heading(trained):
+    _, after, bounds = trained
+    _, data = begin()
+    moved = train.Result(after, float(bounds.value[-1]), np.zeros(0), "budget", 0.05)
+    rest = train.settled(moved, data)
+    still, long = after, bounds
+    for _ in range(6):
+        still, long = train.run_block(still, data, jnp.asarray(0.0))
+    assert rest.bound > float(bounds.value[-1])
+    np.testing.assert_allclose(rest.bound, long.value[-1], atol=1e-2)
+    np.testing.assert_allclose(rest.state.responsibilities, still.responsibilities, atol=1e-3)
+    bound, *_ = evaluate(rest.state.model, data)
+    np.testing.assert_allclose(bound.value, rest.bound, rtol=1e-9)
+
+
 def test_the_same_inputs_give_the_same_outputs(trained):
     before, after, bounds = trained
     once_more, bounds_again = block(before, begin()[1])

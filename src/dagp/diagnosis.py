@@ -117,7 +117,7 @@ def review(
     Returns the best start of every other solution.
     """
     check_finite(result.bound, ranking)
-    for name, jitter in _jitters(result.state.model).items():
+    for name, jitter in jax.tree.map(float, _jitters(result.state.model)).items():
         if jitter > _LARGE_JITTER:
             warnings.warn(
                 f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "

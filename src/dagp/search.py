@@ -227,7 +227,8 @@ def grow(
     finding it is cheap. How the work is divided among the layers has optima of its own: several
     ways race.
     """
-    plain, shares = contender.state.model, contender.state.responsibilities
+    # On the host, where taking processes apart compiles nothing.
+    plain, shares = jax.tree.map(fetched, contender.state.model), contender.state.responsibilities
     grow_as = [grown(problem, contender.start, plain, growth) for growth in GROWTHS]
     if jax.tree.structure(grow_as[0]) == jax.tree.structure(plain):
         return
