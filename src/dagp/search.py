@@ -156,7 +156,8 @@ def attempt(
     """A short training run from a trial, given up when its pace will not take it to `target`, or
     when it has gone back without being there.
 
-    One that is `content` ends as soon as it is there.
+    One that is `content` ends as soon as it is there, and its pace is not held against it: there
+    are few of them, and the first steps may lead down before they lead up.
     """
     result = train(trial.state, batch, max_iter=MOVE_STEPS // 2, tol=tol)
     if result.bound > target:
@@ -164,7 +165,8 @@ def attempt(
     else:
         # At this pace for twice the steps it is given, because the pace may still pick up.
         expected = trial.bound + 4 * (result.bound - trial.bound)
-        promises = expected >= target and not trial.returned(result.state, contender.state, batch)
+        promises = content or expected >= target
+        promises = promises and not trial.returned(result.state, contender.state, batch)
     if promises:
         more = train(result.state, batch, max_iter=MOVE_STEPS // 2, tol=tol, rate=result.rate)
         trace = np.concatenate([result.trace, more.trace])

@@ -59,8 +59,6 @@ COOLING, LONG = 0.8, 200
 """The last fifth of a long run takes small steps: one that has not converged by then must not end
 in the middle of a leap."""
 _SETTLE_STEPS = 2
-_RATES = NaturalRates(gate=0.5)
-"""The gate moves once per step, so it moves further than where it moves every time."""
 _REST_STEPS = 60
 """Steps in which every q comes to rest where nothing else moves."""
 _RETRIES = 3
@@ -224,7 +222,7 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, Boun
         model = eqx.combine(moving, rest)
         projection = model.project(batch.X)
         still = jax.lax.stop_gradient((model, projection))
-        settled = settle(*still, batch, state.responsibilities, steps, _RATES)
+        settled = settle(*still, batch, state.responsibilities, steps, NaturalRates())
         settled_rest = eqx.filter(settled, mask, inverse=True)
         bound, shares = associated(eqx.combine(moving, settled_rest), projection, batch)
         return -bound.value, (settled_rest, shares, bound)
