@@ -269,6 +269,9 @@ class Stage(NamedTuple):
         ([Stage(-np.inf, 40)], False, -np.inf),
         # Content with what it has.
         ([Stage(6.0, 40)], True, 6.0),
+        # Down at first, but there are few of these.
+        ([Stage(-2.0, 40), Stage(6.0, 40)], True, 6.0),
+        ([Stage(-2.0, 0)], True, -2.0),
         # What was reached is not lost again.
         ([Stage(6.0, 40), Stage(-np.inf, 40)], False, 6.0),
     ],
