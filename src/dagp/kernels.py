@@ -164,10 +164,6 @@ class SquaredExponential(_Stationary):
     def correlation(self, squared_distance: _Distances) -> _Distances:
         return jnp.exp(-0.5 * squared_distance)
 
-    def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
-        # The slope of a logarithm is the matrix itself: no array more.
-        return jnp.exp(self.variance.log - 0.5 * self.squares(A, B))
-
     def squares(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
         if A.shape[1] == 1:
             return super().squares(A, B)

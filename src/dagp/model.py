@@ -1,6 +1,5 @@
 """The model: processes and a gate, as one immutable tree of arrays."""
 
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -111,7 +110,9 @@ class DataAssociation(eqx.Module):
         """Process k on its own."""
         for group, members in zip(self.groups, self.members, strict=True):
             if k in members:
-                return jax.tree.map(operator.itemgetter(members.index(k)), group)
+                at = members.index(k)
+                # The dots keep what has no other axis an array, also on the host.
+                return jax.tree.map(lambda leaf: leaf[at, ...], group)  # noqa: B023
         raise IndexError(f"There is no process {k}; this model has {self.n_processes}.")
 
     def project(self, X: Inputs) -> ModelProjection:

@@ -130,11 +130,6 @@ class Parameter(eqx.Module):
         return jnp.asarray(self.raw)
 
     @property
-    def log(self) -> Float[Array, "..."]:
-        """Logarithm of a positive value."""
-        return jnp.asarray(self.raw - self.unit)
-
-    @property
     def natural(self) -> Float[Array, "..."]:
         """The value in the user's units."""
         if self.support == "positive":
