@@ -37,6 +37,12 @@ def test_processes_of_one_make_are_stacked():
     assert model.uniform == (False, False, False, True, False, False)
 
 
+def test_a_process_on_the_host_is_made_of_arrays():
+    model = build(MIXED, INDUCING)
+    leaves = [leaf for k in range(6) for leaf in jax.tree.leaves(model.process(k))]
+    assert {type(leaf) for leaf in leaves} == {np.ndarray}
+
+
 @jax.jit
 def answered(process, X, y, share):
     """A process on its own after a full step, and its expected log density."""

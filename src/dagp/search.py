@@ -165,8 +165,8 @@ def attempt(
     else:
         # At this pace for twice the steps it is given, because the pace may still pick up.
         expected = trial.bound + 4 * (result.bound - trial.bound)
-        promises = content or expected >= target
-        promises = promises and not trial.returned(result.state, contender.state, batch)
+        back = trial.returned(result.state, contender.state, batch)
+        promises = (content or expected >= target) and not back
     if promises:
         more = train(result.state, batch, max_iter=MOVE_STEPS // 2, tol=tol, rate=result.rate)
         trace = np.concatenate([result.trace, more.trace])
