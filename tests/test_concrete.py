@@ -89,11 +89,11 @@ def test_the_temperature_falls_from_one_value_to_the_other():
         DAGP(inference=Concrete(temperature=(1.0, 0.0))).fit(X, Y[:, 0])
 
 
-def fitted(data, processes, **settings):
+def fitted(data, processes, random_state=0):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return DAGP(
-            processes=processes, inference=Concrete(**settings), max_iter=3000, random_state=0
+            processes=processes, inference=Concrete(), max_iter=3000, random_state=random_state
         ).fit(data.X, data.y)
 
 
@@ -134,7 +134,12 @@ def test_it_trains_on_all_three_experiments():
     assert model.log_score(multimodal.X, multimodal.y) > 1 + single.log_score(
         multimodal.X, multimodal.y
     )
-    cartpole = datasets.cartpole(random_state=0)
-    model = fitted(cartpole, [GP(), GP()])
+    # Some of these end in a wrong association (docs/inference.md): most must not.
+    assert np.median([accuracy(seed) for seed in range(5)]) > 0.85
+
+
+def accuracy(seed):
+    cartpole = datasets.cartpole(random_state=seed)
+    model = fitted(cartpole, [GP(), GP()], random_state=seed)
     right = np.mean(model.assignment_ == cartpole.process)
-    assert max(right, 1 - right) > 0.85
+    return max(right, 1 - right)
