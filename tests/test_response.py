@@ -11,11 +11,11 @@ import pytest
 from dagp import DAGP, GP, DeepGP, Uniform
 from dagp.bounds import collapsed, responsibilities, settle
 from dagp.data import Sample, Units
+from dagp.doubt import doubted
 from dagp.gate import ConstantGate
 from dagp.kernels import SquaredExponential
 from dagp.model import DataAssociation
 from dagp.posterior import Posterior
-from dagp.response import doubted
 from dagp.sparse import Natural
 from reference import (
     NOISE,

@@ -13,7 +13,6 @@ from dagp.errors import FitError, SearchWarning
 from dagp.gate import GPGate
 from dagp.model import Batch, DataAssociation
 from dagp.placement import fetched
-from dagp.processes import Function
 from dagp.race import Contender
 from dagp.search import GAIN
 from dagp.train import Outlook, Result, outlook
@@ -117,7 +116,8 @@ def review(
     Returns the best start of every other solution.
     """
     check_finite(result.bound, ranking)
-    for name, jitter in jax.tree.map(float, _jitters(result.state.model)).items():
+    jitters = outlook(result.state.model, batch).jitters
+    for name, jitter in jax.tree.map(float, jitters).items():
         if jitter > _LARGE_JITTER:
             warnings.warn(
                 f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
@@ -137,7 +137,7 @@ def _doubts(
 ) -> Iterator[str]:
     """Reasons to prefer the best other solution, or to look for more."""
     # A runner-up is not trained to the end: what the search itself calls a tie is one here.
-    margin = GAIN * float(np.sum(batch.weight))
+    margin = GAIN * float(np.sum(fetched(batch.weight)))
     lead = ranking[0].bound - rival.bound
     if lead < 5 * margin:
         margin += quadrature_error(ranking[0].state.model, batch)
@@ -153,16 +153,3 @@ def _doubts(
             f"Only one of {len(ranking)} starts led to this solution; the next best is "
             f"{lead:.2f} below. Raise n_init to be surer, and see alternatives_."
         )
-
-
-@jax.jit
-def _jitters(model: DataAssociation) -> dict[str, Scalar]:
-    """Relative jitter of every covariance there is, by the name of its owner."""
-    found = {}
-    for group, members in zip(model.groups, model.members, strict=True):
-        if isinstance(group, Function):
-            each = jax.vmap(lambda process: process.latent.jitter())(group)
-            found |= {f"process {k}": each[i] for i, k in enumerate(members)}
-    if isinstance(model.gate, GPGate):
-        found["the gate"] = model.gate.latent.jitter()
-    return found

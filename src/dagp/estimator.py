@@ -16,6 +16,7 @@ from dagp.concrete import Concrete
 from dagp.data import Sample, Units, canonical
 from dagp.deep import DeepGP
 from dagp.density import Density
+from dagp.doubt import doubted
 from dagp.explain import Explanation, explain, outliers
 from dagp.fitted import FittedProcess, fitted_process
 from dagp.fitting import Options, Stream, fit_collapsed, fit_concrete, go_on, teller
@@ -25,7 +26,6 @@ from dagp.placement import fetched, same_everywhere
 from dagp.posterior import Posterior
 from dagp.processes import GP, ProcessPrior
 from dagp.race import Contender
-from dagp.response import doubted
 from dagp.runtime import numerics
 from dagp.search import UNUSED
 from dagp.seeds import random_source

@@ -130,11 +130,17 @@ def _mean_and_factors(
     return mean, covariance, jax.vmap(cholesky)(covariance)
 
 
+@jax.jit
+def _noise_variance(process: Process) -> Float[Array, " P"]:
+    # One program in place of one for every operation.
+    return process.noise_variance()
+
+
 def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, weight: float) -> FittedProcess:
     """Process k of a trained model, read off in the user's units."""
     with numerics(posterior.dtype):
         process = posterior.model.process(k)
-        variance = np.asarray(process.noise_variance(), np.float64)
+        variance = np.asarray(_noise_variance(process), np.float64)
         if not isinstance(process, Function):
             # Clutter has no function beneath its noise: all of its spread is noise.
             variance = np.asarray(process.marginals(process.project(np.zeros((1, 1)))).variance[0])

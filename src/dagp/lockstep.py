@@ -16,6 +16,7 @@ from dagp.bounds import Bound
 from dagp.garbage import uncollected
 from dagp.memory import current
 from dagp.model import Batch
+from dagp.placement import fetched
 from dagp.train import Climb, Result, State, Stretch, climbing, first, run_block
 from dagp.typing import Array, Float, Int
 
@@ -83,7 +84,7 @@ def train_together(
     """What `dagp.train.train` gives for each state, computed side by side."""
     memory = current()
     known = [memory.recall(Result, Stretch, state)[0] for state in states]
-    total = float(np.sum(batch.weight))
+    total = float(np.sum(fetched(batch.weight)))
     unknown = [i for i, result in enumerate(known) if result is None]
     width = _width(len(states), batch, states[0])
     found: dict[int, Result] = {}

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.gate import Gate, GateMarginals
+from dagp.gate import Gate, GateMarginals, GPGate
 from dagp.parameters import log_prior, tied
-from dagp.processes import Process
+from dagp.processes import Function, Process
 from dagp.sparse import Marginals
 from dagp.typing import Array, Float, Inputs, Outputs, PerPoint, PerProcess, Scalar
 
@@ -193,6 +193,17 @@ class DataAssociation(eqx.Module):
         return self.in_order(
             tuple(jax.vmap(lambda p: p.noise_variance())(group) for group in self.groups)
         )
+
+    def jitters(self) -> dict[str, Scalar]:
+        """Relative jitter of every covariance there is, by the name of its owner."""
+        found = {}
+        for group, members in zip(self.groups, self.members, strict=True):
+            if isinstance(group, Function):
+                each = jax.vmap(lambda process: process.latent.jitter())(group)
+                found |= {f"process {k}": each[i] for i, k in enumerate(members)}
+        if isinstance(self.gate, GPGate):
+            found["the gate"] = self.gate.latent.jitter()
+        return found
 
     def in_order(self, parts: tuple[Float[Array, "..."], ...]) -> Float[Array, "..."]:
         """Join one array per group into one array whose first axis is the user's order."""

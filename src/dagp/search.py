@@ -103,7 +103,7 @@ class Trial(NamedTuple):
 
     def returned(self, state: State, home: State, batch: Batch) -> bool:
         """Whether the association of `state` is `home` again, as before the proposal."""
-        total = float(np.sum(batch.weight))
+        total = float(np.sum(fetched(batch.weight)))
         least = min(RETURNED * moved(self.proposal.shares, home, batch), HOME * total)
         return moved(fetched(state.responsibilities), home, batch) < least
 

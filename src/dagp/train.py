@@ -19,6 +19,8 @@ from dagp.gate import GateMarginals
 from dagp.memory import current
 from dagp.model import Batch, DataAssociation, NaturalRates
 from dagp.parameters import trainable
+from dagp.placement import fetched
+from dagp.response import Information, information
 from dagp.sparse import rooted
 from dagp.typing import Array, Float, Int, PerProcess, Scalar
 
@@ -137,6 +139,9 @@ class Outlook(NamedTuple):
     noise_variances: Float[Array, "K P"]
     log_joint: PerProcess
     gate: GateMarginals
+    lost: Information
+    """What doubt about the assignments takes from the precisions."""
+    jitters: dict[str, Scalar]
 
 
 class Answers(NamedTuple):
@@ -170,8 +175,15 @@ def _answered(
     known = rooted(model)
     marginals = known.marginals(projection)
     log_joint = known.log_joint(marginals, batch)
-    seen = Outlook(known.means(marginals), known.noise_variances(), log_joint, marginals.gate)
     bound, found = summed_out(known, log_joint, batch), responsibilities(log_joint)
+    seen = Outlook(
+        known.means(marginals),
+        known.noise_variances(),
+        log_joint,
+        marginals.gate,
+        information(known, projection, marginals, found, batch),
+        known.jitters(),
+    )
     moments = ADAM.init(eqx.filter(model, trainable(model)))
     return State(model, jnp.where(answers.end == 1, shares, found), moments), bound, seen
 
@@ -260,7 +272,7 @@ def train(
     known, run = memory.recall(Result, Stretch, state)
     if known is not None:
         return known
-    total = float(np.sum(batch.weight))
+    total = float(np.sum(fetched(batch.weight)))
     climb = climbing(
         run or first(state, rate), total, max_iter, tol, report=report, pause=memory.pause
     )
@@ -271,7 +283,7 @@ def train(
         except StopIteration as end:
             memory.finish(end.value)
             return end.value
-        following, bounds = block(run.state, batch, jnp.asarray(run.rate))
+        following, bounds = block(run.state, batch, np.asarray(run.rate))
         answer = following, np.asarray(bounds.value, np.float64)
 
 
