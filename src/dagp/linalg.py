@@ -1,5 +1,6 @@
 """Triangular algebra, and the one home of jitter."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,8 @@ def _first_rung(dtype: np.dtype) -> float:
     return 1e-10 if dtype == np.float64 else 1e-6
 
 
+# A program of its own, because a step has many factors and tracing this takes long: once is enough.
+@functools.partial(jax.jit, static_argnames="jitter")
 def _climb(matrix: Matrix, jitter: float) -> tuple[Matrix, Scalar]:
     """The factor at the lowest sufficient rung from `jitter` on, and the relative jitter there."""
     return jax.lax.platform_dependent(
