@@ -54,7 +54,7 @@ def test_other_solutions_are_told_from_the_same_one_found_again():
 def one_and_another(rival_bound, monkeypatch):
     """The review of a fit whose one rival has this bound, the fit having 100."""
     monkeypatch.setattr("dagp.diagnosis.quadrature_error", lambda *_: 0.5)
-    monkeypatch.setattr("dagp.diagnosis._jitters", lambda _: {})
+    monkeypatch.setattr("dagp.diagnosis._jitters", lambda *_: {})
     ranking = [contender(halves(), 100.0, fate="kept"), contender(halves(flip=5), rival_bound)]
     result = ranking[0].result()._replace(status="converged")
     (other,) = review(result, ranking, BATCH, np.ones(20))
@@ -72,7 +72,7 @@ def test_a_solution_found_once_is_reported(monkeypatch):
 
 
 def test_a_solution_found_again_is_not_doubted(monkeypatch):
-    monkeypatch.setattr("dagp.diagnosis._jitters", lambda _: {})
+    monkeypatch.setattr("dagp.diagnosis._jitters", lambda *_: {})
     ranking = [contender(halves(), 100.0, fate="kept"), contender(halves(), 90.0)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -116,8 +116,7 @@ def review(
     Returns the best start of every other solution.
     """
     check_finite(result.bound, ranking)
-    jitters = outlook(result.state.model, batch).jitters
-    for name, jitter in jax.tree.map(float, jitters).items():
+    for name, jitter in _jitters(result.state.model, batch).items():
         if jitter > _LARGE_JITTER:
             warnings.warn(
                 f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
@@ -153,3 +152,7 @@ def _doubts(
             f"Only one of {len(ranking)} starts led to this solution; the next best is "
             f"{lead:.2f} below. Raise n_init to be surer, and see alternatives_."
         )
+
+
+def _jitters(model: DataAssociation, batch: Batch) -> dict[str, float]:
+    return jax.tree.map(float, outlook(model, batch).jitters)
