@@ -1,7 +1,9 @@
 """Starts, moves and the race."""
 
+import re
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -310,3 +312,13 @@ def test_the_best_of_each_kind_survives_the_first_rung():
     second = {c.bound for c in field if len(c.rungs) == 2}
     assert second == {9.0, 8.0, 3.0, 2.0}
     assert sum(c.fate == "dropped after rung 1" for c in field) == 4
+
+
+def test_a_fit_compiles_two_programs_and_hardly_anything_else(caplog):
+    # Every operation outside of a program is a program of its own, and none is free.
+    data = datasets.crossings(2, 1, n=150, random_state=0)
+    with jax.log_compiles(), caplog.at_level("WARNING", logger="jax"):
+        DAGP(2, n_init=2, inducing=9, tol=1e-1, random_state=0).fit(data.X, data.y)
+    found = {re.search(r"XLA compilation of jit\((\w+)\)", line) for line in caplog.messages}
+    names = {match[1] for match in found if match}
+    assert {"_answered", "run_block"} <= names <= {"_answered", "run_block", "_noise_variance"}
