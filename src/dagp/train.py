@@ -55,7 +55,7 @@ Status = Literal["converged", "budget", "stopped", "diverged"]
 BLOCK = 25
 """Steps between two looks of the host."""
 LEARNING_RATE = 0.05
-SMALLEST_RATE = 0.1 * LEARNING_RATE
+SMALLEST_RATE = LEARNING_RATE / 9
 """A run has converged when even steps of this size gain nothing more."""
 COOLING, LONG = 0.8, 200
 """The last fifth of a long run takes small steps: one that has not converged by then must not end
