@@ -209,7 +209,7 @@ def test_canonical_rows_are_sorted_distinct_and_weighted():
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 1000, 1050, 12345])
 def test_padding_is_short_and_has_no_weight(n):
     length = padded_length(n)
-    assert 0 <= length - n < max(64, n / 8 + 1)
+    assert 0 <= length - n < max(64, n / 16 + 1)
     batch = to_batch(sample_of(np.zeros((n, 1)), np.zeros(n)), 2)
     assert batch.weight.sum() == n
     assert len(batch.X) == length

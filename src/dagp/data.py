@@ -117,9 +117,9 @@ def canonical(sample: Sample) -> tuple[Sample, Int[np.ndarray, " N"]]:
 
 
 def padded_length(n: int) -> int:
-    """The next larger shape we compile for: at most an eighth more rows, few distinct shapes."""
+    """The next larger shape we compile for: at most a sixteenth more rows, few distinct shapes."""
     # With many rows, rows of nothing cost more than another compilation does.
-    granule = min(max(64, 2 ** max(n.bit_length() - 4, 0)), 1024)
+    granule = min(max(64, 2 ** max(n.bit_length() - 5, 0)), 1024)
     return rounded(-(-n // granule) * granule)
 
 
