@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two workers: the tests are written for two cores, and BLAS runs single-threaded in them.
+# Two workers: the tests are written for two cores, and BLAS runs single-threaded in them. A file goes to
+# one worker, which fits its shared models once.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
@@ -19,7 +20,7 @@ help:
 	@echo "make docs      build the documentation into docs/_build"
 	@echo "make bench     the speed suite"
 	@echo "make fuzz-files N=10000  damaged and forged model files: all refused, nothing runs"
-	@echo "make mutants   do the tests notice? MODULE=bounds N=20 SEED=0"
+	@echo "make mutants   do the tests notice? MODULE=inference/elbo N=20 SEED=0"
 
 setup: $(VENV)/.installed
 
@@ -32,13 +33,13 @@ run: setup
 	$(BIN)/dagp demo
 
 test: setup
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 coverage: setup
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report=term-missing:skip-covered
 
 test-all: setup
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # A case that failed is run again with its seed and N=1.
 fuzz: N ?= 200
@@ -70,7 +71,7 @@ fuzz-files: N ?= 10000
 fuzz-files: setup
 	$(BIN)/python benchmarks/filefuzz.py --mutations $(N) --seed 100
 
-mutants: MODULE ?= bounds
+mutants: MODULE ?= inference/elbo
 mutants: N ?= 20
 mutants: SEED ?= 0
 mutants: setup

@@ -2,8 +2,8 @@
 Deep processes: levels with jumps
 =================================
 
-A single smooth function with one length scale cannot stay level, jump and stay level again: it
-either rounds the jumps off or wiggles between them. A composition of two smooth functions can: the
+A GP with one length scale cannot model a function that is constant, jumps and is constant again: it
+either smooths the jumps or oscillates between them. A composition of two smooth functions can: the
 first one stretches the input where the jumps are. ``DeepGP(layers=2)`` is such a composition.
 """
 
@@ -26,10 +26,9 @@ for name, model in (("one layer", shallow), ("two layers", deep)):
     print(f"{name:10}  RMSE {np.sqrt(np.mean(error**2)):.3f}  log density {score:.2f}")
 
 # %%
-# A deep process costs several times as much as a plain one, because values between the layers are
-# sampled. Ask for it where you expect kinks, plateaus or a function that is fast in one place and
-# slow in another. Only the processes that need it have to be deep: ``[DeepGP(2), GP(), Noise()]``
-# is fine.
+# A deep process costs several times as much as a shallow one, because values between the layers are
+# sampled. Use it where you expect kinks, plateaus or a length scale that varies with the input.
+# Only the processes that need it have to be deep: ``[DeepGP(2), GP(), Noise()]`` is possible.
 
 grid = np.linspace(-1, 1, 500)[:, None]
 _, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")

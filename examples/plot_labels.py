@@ -1,9 +1,9 @@
 """
-A few labels settle which is which
-==================================
+Partly known assignments
+========================
 
-Two targets approach each other, disappear for a while and part again. Did they cross, or did they
-turn round? The data cannot say. Somebody who recognised four of the readings can.
+Two targets approach each other, are not observed for a while and separate again. They may have
+crossed or turned round: the data do not determine which. Four labelled readings do.
 """
 
 import matplotlib.pyplot as plt
@@ -18,14 +18,14 @@ y = np.where(truth == 0, 1, -1) * np.hypot(0.35, x) + 0.08 * rng.standard_normal
 X = x[:, None]
 
 # %%
-# Without labels the model takes the smoother story, two straight lines that cross. The rows were
-# made by two targets that turned round.
+# Without labels the model prefers the smoother solution, two straight lines that cross. The data
+# were simulated from two targets that turned round.
 
 unlabelled = DAGP(n_processes=2, random_state=0).fit(X, y)
 
 
 def right(assignment):
-    """Share of the readings with the right target, whatever the targets are called."""
+    """Proportion of readings with the right target, up to the order of the targets."""
     same = np.mean(assignment == truth)
     return max(same, 1 - same)
 
@@ -33,8 +33,8 @@ def right(assignment):
 print(f"without labels: {right(unlabelled.assignment_):.0%} of the readings with their target")
 
 # %%
-# Labels hold the number of the process for rows that are known, and −1 for all others. Four will
-# do: each target once on either side of the gap.
+# Labels hold the number of the process for known rows, and −1 for all others. Four suffice: each
+# target once on either side of the gap.
 
 labels = np.full(len(x), -1)
 for side in (x < -2, x > 2):
@@ -43,12 +43,12 @@ for side in (x < -2, x > 2):
 
 labelled = DAGP(n_processes=2, random_state=0).fit(X, y, labels=labels)
 print(f"labels given: {np.sum(labels >= 0)} of {len(labels)}")
-print(f"with labels: {np.mean(labelled.assignment_ == truth):.0%} of the readings, by name")
+print(f"with labels: {np.mean(labelled.assignment_ == truth):.0%} of the readings, by number")
 
 # %%
-# Labels do two things. They choose between stories that the data cannot tell apart, and they fix
-# the numbering: process 0 is now the target that was called 0, so no order has to be found
-# afterwards. A label is believed without reserve; leave doubtful rows at −1.
+# Labels have two effects. They choose between solutions that the data do not distinguish, and they
+# fix the numbering: process 0 is the target labelled 0. A label is taken as certain; leave doubtful
+# rows at −1.
 
 _, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
 for ax, fitted, title in zip(

@@ -2,8 +2,8 @@
 A signal among outliers
 =======================
 
-Forty percent of the readings are rubbish. A GP process and a noise process separate them, without
-anybody saying how many outliers there are.
+Forty percent of the readings are outliers. A GP process and a noise process separate them; the rate
+of outliers is inferred.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Pipelines, cross-validation and grid search
 ===========================================
 
-``DAGP`` is a scikit-learn regressor, so everything that takes one takes it. One thing needs
-thought: the score.
+``DAGP`` is a scikit-learn regressor and works with its tools. Only the score must be chosen with
+care.
 """
 
 import matplotlib.pyplot as plt
@@ -24,10 +24,10 @@ folds = KFold(4, shuffle=True, random_state=0)
 # Which score?
 # ------------
 #
-# ``score`` is R² of the mean, as scikit-learn expects of a regressor. The mean of a mixture is not
-# what the model is about: held-out outliers cannot be predicted, so R² is low however good the
-# model is. The mean log density asks how probable the held-out readings were, and rewards knowing
-# that there are outliers. ``log_score`` is that as a scorer.
+# ``score`` is R² of the mean, as scikit-learn expects of a regressor. It does not suit a mixture:
+# held-out outliers cannot be predicted, so R² is low however good the model is. The mean log
+# density measures how probable the held-out readings are under the predicted mixture, outliers
+# included. ``log_score`` is the corresponding scorer.
 
 scores = cross_validate(
     model, data.X, data.y, cv=folds, scoring={"R2": "r2", "log_density": log_score}
@@ -39,9 +39,9 @@ print("log density", scores["test_log_density"].round(2))
 # Grid search
 # -----------
 #
-# Priors are plain values and can be searched over like any other setting. One function, a function
-# and clutter, or two functions? The evidence bound answers the same question from one fit each and
-# without held-out data; cross-validation is the second opinion.
+# Priors are plain values and can be searched over like any other setting. Here: one function, a
+# function and clutter, or two functions. The ELBO ranks these from one fit each and without
+# held-out data; cross-validation is an independent check.
 
 candidates = {"GP": [GP()], "GP and Noise": [GP(), Noise()], "two GPs": [GP(), GP()]}
 search = GridSearchCV(model, {"processes": list(candidates.values())}, scoring=log_score, cv=folds)
@@ -54,9 +54,9 @@ for name, score in zip(candidates, means, strict=True):
 # Pipelines
 # ---------
 #
-# Columns are brought to a common size inside ``fit``, so a scaler in front is not needed. Other
-# steps may be: here a logarithm. ``log_score`` finds the model inside a pipeline. To ask it for
-# more, rows have to pass the steps before it.
+# Columns are standardised inside ``fit``, so no scaler is needed. Other steps may be: here a
+# logarithm. ``log_score`` works on the whole pipeline. For other methods of the model, transform
+# the rows by the steps before it.
 
 pipeline = make_pipeline(FunctionTransformer(np.log), model)
 pressure = np.exp(data.X)
@@ -67,9 +67,9 @@ fitted, rows = pipeline[-1], pipeline[:-1].transform(pressure)
 print("processes:  ", fitted.responsibilities(rows, data.y)[:3].round(2).tolist())
 
 # %%
-# The held-out log density of each candidate, and the winner of the search. Two GPs do nearly as
-# well: the second one becomes a broad band and so does the work of clutter. The bars are the spread
-# over the folds, which is mostly that of how many outliers a fold holds, and the same for all.
+# The held-out log density of each candidate, and the best model. Two GPs score nearly as high: the
+# second one becomes a broad band that covers the outliers. The bars are the spread over the folds,
+# which is mostly due to the number of outliers in a fold, and so common to all.
 
 _, (left, right) = plt.subplots(1, 2, figsize=(9, 4), width_ratios=(2, 3), layout="constrained")
 left.errorbar(

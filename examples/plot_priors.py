@@ -1,9 +1,9 @@
 """
-Saying what you know
-====================
+Stating prior knowledge
+=======================
 
-Everything a prior says is in the units of the data: a noise level, a period, how smooth a function
-is. What you state does not have to be found, and holds where there are no data.
+Priors are stated in the units of the data: a noise level, a period, a length scale. Stated
+parameters need not be inferred, and also hold where there are no data.
 """
 
 import matplotlib.pyplot as plt
@@ -36,13 +36,13 @@ load = np.where(source == 0, plant(hours), pump(hours)) + 0.2 * rng.standard_nor
 X = hours[:, None]
 
 # %%
-# Three statements. The meter is good to about 0.2 kW (a log-normal prior with that median; 0.3
-# means give or take 30 %), and as there is only one meter, both processes share one noise level:
-# parameters that carry the same name have one value. The plant repeats itself after exactly 24
-# hours (``fixed`` keeps a number as it is). The pump changes over days, not hours (a prior on its
-# length scale).
+# Three statements. The noise of the meter is about 0.2 kW (a log-normal prior with that median; 0.3
+# is the standard deviation of the log, about 30 %), and as there is only one meter, both processes
+# have the same noise level: parameters with the same ``tie`` have one value. The period of the
+# plant is exactly 24 hours (``fixed`` excludes a parameter from training). The pump changes over
+# days, not hours (a prior on its length scale).
 
-meter = parameter(prior=LogNormal(0.2, 0.3), share="meter")
+meter = parameter(prior=LogNormal(0.2, 0.3), tie="meter")
 slow = parameter(prior=LogNormal(40.0, 0.5))
 daily = GP(kernels.Periodic(period=fixed(24.0)), noise_std=meter)
 drift = GP(kernels.SquaredExponential(lengthscale=slow), noise_std=meter)
@@ -52,9 +52,10 @@ informed = DAGP(processes=[daily, drift], tol=1e-3, random_state=0).fit(X, load)
 print(informed.summary())
 
 # %%
-# The fit that was told nothing warns that only one of its starts found this answer; the informed
-# one does not. A process of a list keeps its place, so process 0 is the plant. On the
-# day without readings the period says what the plant did; without it, there is nothing to go by.
+# The fit without prior knowledge warns that only one of its starts led to this solution; the
+# informed one does not. Processes of a list keep their order, so process 0 is the plant. On the day
+# without readings the period determines the load of the plant; without it, the prediction returns
+# to the prior.
 
 off = np.linspace(73, 95, 200)[:, None]
 
@@ -70,11 +71,11 @@ print(
 )
 
 # %%
-# ``share`` works for every parameter of a kernel. Two processes that are equally smooth, say, are
-# ``GP(kernels.SquaredExponential(lengthscale=parameter(share="smoothness")))`` twice; that helps
-# the one with fewer points.
+# ``tie`` works for every parameter of a kernel. Two processes with the same length scale are
+# ``GP(kernels.SquaredExponential(lengthscale=parameter(tie="smoothness")))`` twice; the one with
+# fewer points then benefits from the other.
 #
-# The same data without and with what was known.
+# The same data without and with prior knowledge.
 
 _, axes = plt.subplots(2, 1, figsize=(9, 6), sharex=True, sharey=True, layout="constrained")
 for ax, model, title in zip(

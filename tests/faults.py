@@ -24,8 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from dagp import DAGP, datasets, modelfile, storage
+from dagp import DAGP, datasets
 from dagp.errors import StorageError
+from dagp.files import format as storage
+from dagp.files import modelfile
 
 PARENT = """
     import json, os, resource, signal, sys, warnings

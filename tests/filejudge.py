@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dagp import DAGP, GP, Noise, datasets, modelfile, storage
-from dagp.data import Sample
+from dagp import DAGP, GP, Noise, datasets
 from dagp.errors import StorageError
-from dagp.train import Result, Stretch
-from dagp.validation import check_labels, check_weights
+from dagp.files import format as storage
+from dagp.files import modelfile
+from dagp.inference.standardize import Sample
+from dagp.inference.train import LoopState, Result
+from dagp.tables.validation import check_labels, check_weights
 
 SETTINGS: dict[str, Any] = {
     "processes": [GP(), Noise()],
@@ -160,26 +162,26 @@ class Checkpoint:
         self.estimator = DAGP(**SETTINGS | kept, resume=True)
         weight, labels = check_weights(None, len(data.X)), check_labels(None, len(data.X), 2)
         self.sample = Sample(data.X, data.y[:, None], weight, labels)
-        memory = self._memory()
-        assert memory.finished and memory.note is not None
-        self.state = memory.note.state
-        self.print = storage.fingerprint([memory.finished, memory.note])
+        log = self._log()
+        assert log.finished and log.progress is not None
+        self.state = log.progress.state
+        self.print = storage.fingerprint([log.finished, log.progress])
 
-    def _memory(self) -> Any:
-        return modelfile.checkpoint(self.estimator, self.sample)
+    def _log(self) -> Any:
+        return modelfile.checkpoint_log(self.estimator, self.sample)
 
     def judged(self, content: bytes) -> str:
         """``refused``, ``same`` or ``another``; anything else is an error."""
         self.path.write_bytes(content)
         with limited():
-            memory = refused_or(self._read)
-        if memory is None:
+            log = refused_or(self._read)
+        if log is None:
             return "refused"
-        same = storage.fingerprint([memory.finished, memory.note]) == self.print
+        same = storage.fingerprint([log.finished, log.progress]) == self.print
         return "same" if same else "another"
 
     def _read(self) -> Any:
-        memory = self._memory()
-        for _ in range(len(memory.finished) + 1):
-            memory.recall(Result, Stretch, self.state)
-        return memory
+        log = self._log()
+        for _ in range(len(log.finished) + 1):
+            log.replay(Result, LoopState, self.state)
+        return log

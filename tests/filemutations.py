@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagp import storage
-from dagp.registry import _ours
+from dagp.core import tags
+from dagp.files import format as storage
 
 UNPICKLED = Path(tempfile.gettempdir()) / "dagp-unpickled"
 """There only if somebody has unpickled a file."""
@@ -214,7 +214,7 @@ def renamed(content: bytes, rng: random.Random) -> bytes:
     path = rng.choice([p for p in places(described) if p[-1] in ("!", "fields")])
     parent = parent_of(described, path)
     if path[-1] == "!":
-        parent["!"] = rng.choice([*sorted(_ours()), "dict", "tuple", "array", "strings"])
+        parent["!"] = rng.choice([*sorted(tags._classes), "dict", "tuple", "array", "strings"])
     elif fields := list(parent["fields"]):
         word = rng.choice(["__dict__", "__class__", "_", "raw", *fields])
         parent["fields"][word] = parent["fields"].pop(rng.choice(fields))
@@ -329,7 +329,7 @@ def impostors(content: bytes) -> dict[str, bytes]:
         "UTF-16": sealed(text.encode("utf-16"), blobs),
         "no text": sealed(b"\xff\xfe\xfa" * 99, blobs),
         "version 0": sealed(text.encode(), blobs, version=0),
-        "version 2": sealed(text.encode(), blobs, version=2),
+        "a later version": sealed(text.encode(), blobs, version=storage.FORMAT + 1),
         "the mark alone": storage.MAGIC,
         "nothing at all": b"",
     }

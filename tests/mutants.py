@@ -23,10 +23,15 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
-    "sparse": ["test_sparse.py", "test_bounds.py"],
-    "bounds": ["test_bounds.py", "test_train.py", "test_concrete.py"],
-    "mixture": ["test_mixture.py"],
-    "storage": ["test_storage.py", "test_filefuzz.py"],
+    "model/sparse_gp": ["model/test_sparse_gp.py", "inference/test_elbo.py"],
+    "model/variational": ["model/test_sparse_gp.py", "inference/test_elbo.py"],
+    "inference/elbo": [
+        "inference/test_elbo.py",
+        "inference/test_train.py",
+        "inference/test_concrete.py",
+    ],
+    "predict/mixture": ["predict/test_mixture.py"],
+    "files/format": ["files/test_modelfile.py", "files/test_filefuzz.py"],
 }
 """The tests of each module; those of the estimator would notice more, and take long."""
 _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {

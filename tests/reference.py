@@ -13,11 +13,13 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from dagp.bounds import collapsed
-from dagp.gate import Gate, build_gate
+from dagp.inference.elbo import collapsed_elbo
 from dagp.kernels import SquaredExponential
-from dagp.model import Batch, DataAssociation, NaturalRates
-from dagp.processes import GP, ProcessPrior, Setting
+from dagp.model.association import Batch, DataAssociation, NaturalRates
+from dagp.model.gates import Gate
+from dagp.model.gp import GP
+from dagp.model.process import BuildContext, ProcessPrior
+from dagp.search.factory import build_gate
 
 FORBIDDEN = -1e30
 
@@ -112,10 +114,10 @@ def differences(function: Callable, x: np.ndarray, step: float = 1e-5) -> np.nda
 # ------------------------------------------------------------------ small models
 
 
-def setting(inducing, outputs: int = 1, **changes) -> Setting:
+def setting(inducing, outputs: int = 1, **changes) -> BuildContext:
     """A setting without standardisation."""
     columns = inducing.shape[1]
-    plain = Setting(
+    plain = BuildContext(
         x_centre=np.zeros(columns),
         x_unit=np.ones(columns),
         y_centre=np.zeros(outputs),
@@ -156,13 +158,13 @@ def build(
 
 def batch(X, y, processes: int, weight=None, labels=None) -> Batch:
     """A batch; `labels` (−1 for unknown) forbid every other process."""
-    allowed = np.zeros((len(X), processes))
+    label_log_mask = np.zeros((len(X), processes))
     if labels is not None:
         known = labels >= 0
-        allowed[known] = FORBIDDEN
-        allowed[known, labels[known]] = 0.0
+        label_log_mask[known] = FORBIDDEN
+        label_log_mask[known, labels[known]] = 0.0
     weight = np.ones(len(X)) if weight is None else weight
-    return Batch(*map(jnp.asarray, (X, y, np.asarray(weight, float), allowed)))
+    return Batch(*map(jnp.asarray, (X, y, np.asarray(weight, float), label_log_mask)))
 
 
 def curve(seed: int, n: int = 20, outputs: int = 1):
@@ -196,7 +198,11 @@ def evaluate(model: DataAssociation, batch: Batch, scale: float = 1.0):
     """Bound, ℓ + c, and marginals."""
     projection = model.project(batch.X)
     marginals = model.marginals(projection)
-    return collapsed(model, projection, batch, scale), model.log_joint(marginals, batch), marginals
+    return (
+        collapsed_elbo(model, projection, batch, scale),
+        model.log_joint(marginals, batch),
+        marginals,
+    )
 
 
 @jax.jit

@@ -16,8 +16,16 @@ import pytest
 from dagp import DAGP, GP, Noise, datasets, distributed
 from dagp.cli import launch
 from dagp.cli.app import InputError
-from dagp.data import Sample, padded_length, to_batch
-from dagp.placement import agreed, devices, fetched, leading, place, rounded, same_everywhere
+from dagp.core.sharding import (
+    any_worker,
+    device_count,
+    from_leader,
+    round_up_rows,
+    shard_rows,
+    to_host,
+)
+from dagp.distributed import leading
+from dagp.inference.standardize import Sample, padded_length, to_batch
 
 FIT = ["fit", "data.csv", "-t", "y", "--processes", "1", "--noise-process", "--starts", "1"]
 SMALL = ["--inducing", "8", "--max-iter", "50", "--checkpoint-every", "0", "--json"]
@@ -71,7 +79,7 @@ def is_same(folder, model):
 
 def disturbed(folder, model, signal_, processes, *options):
     """A fit in which one process gets a signal as soon as there is a checkpoint."""
-    words = ["launch", "-p", str(processes), *options, "--", *FIT, *SMALL, "-o", model]
+    words = ["launch", "--workers", str(processes), *options, "--", *FIT, *SMALL, "-o", model]
     checkpoint, until = folder / f"{model}.checkpoint", time.monotonic() + LIMIT
     with begun(folder, *words) as process:
         while not checkpoint.exists() and time.monotonic() < until and process.poll() is None:
@@ -86,15 +94,15 @@ def disturbed(folder, model, signal_, processes, *options):
 
 def test_two_processes_of_which_one_is_killed_give_the_same(folder):
     answer, told = disturbed(folder, "killed.dagp", signal.SIGKILL, 2)
-    assert "Process 1 ended with signal 9; all begin again" in told
+    assert "Worker 1 ended with signal 9; restarting all workers" in told
     assert answer["model"] == "killed.dagp"
     is_same(folder, "killed.dagp")
 
 
 @pytest.mark.slow
 def test_four_processes_give_the_same(folder):
-    answer, told = run(folder, "launch", "-p", "4", "--", *FIT, *SMALL, "-o", "four.dagp")
-    assert "begin again" not in told and answer["rows"] == 150
+    answer, told = run(folder, "launch", "--workers", "4", "--", *FIT, *SMALL, "-o", "four.dagp")
+    assert "restarting" not in told and answer["rows"] == 150
     is_same(folder, "four.dagp")
 
 
@@ -102,7 +110,7 @@ def test_four_processes_give_the_same(folder):
 def test_rows_that_cannot_be_shared_evenly(folder):
     batches = ["--batch-size", "50", "-o"]
     run(folder, *FIT, *SMALL, *batches, "batches.dagp")
-    run(folder, "launch", "-p", "3", "--", *FIT, *SMALL, *batches, "three.dagp")
+    run(folder, "launch", "--workers", "3", "--", *FIT, *SMALL, *batches, "three.dagp")
     one, other = (DAGP.load(folder / f"{name}.dagp") for name in ("batches", "three"))
     np.testing.assert_allclose(one.lower_bound_, other.lower_bound_, rtol=1e-5)
 
@@ -110,32 +118,32 @@ def test_rows_that_cannot_be_shared_evenly(folder):
 @pytest.mark.slow
 def test_a_process_that_is_stuck_is_restarted(folder):
     _, told = disturbed(folder, "stuck.dagp", signal.SIGSTOP, 2)
-    assert "all begin again" in told
+    assert "restarting all workers" in told
     is_same(folder, "stuck.dagp")
 
 
 def test_nothing_moves(tmp_path):
     """Seen by the watchdog, whatever the processes say to each other."""
     sleeper = subprocess.Popen(["sleep", "60"])
-    crew = launch._Crew([sleeper], tmp_path)
+    group = launch._WorkerGroup([sleeper], tmp_path)
     (tmp_path / "0.beat").touch()
-    end = crew.watched(patience=0.5)
+    outcome = group.wait(patience=0.5)
     sleeper.kill()
     sleeper.wait()
-    assert not end.final and "Nothing has moved" in end.reason
+    assert outcome.reason and "No progress for" in outcome.reason
 
 
 def test_a_mistake_is_told_once_and_not_repeated(folder):
     with begun(folder, "launch", "--", "fit", "data.csv", "-t", "z") as process:
         _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 2
-    assert err.count("no column 'z'") == 1 and "begin again" not in err
+    assert err.count("no column 'z'") == 1 and "restarting" not in err
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["launch", "--", "report", "m.dagp"], "launch is for fit, and not for 'report'"),
+        (["launch", "--", "report", "m.dagp"], "launch can only run fit, got 'report'"),
         (["launch", "--", "fit", "-", "-t", "y"], "cannot share standard input"),
     ],
 )
@@ -149,7 +157,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     with pytest.raises(InputError, match="only 1 GPU"):
-        launch.launch(["fit", "data.csv"], processes=2)
+        launch.launch(["fit", "data.csv"], workers=2)
 
 
 def test_cores_are_shared_out():
@@ -164,8 +172,8 @@ def test_cores_are_shared_out():
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        ({"DAGP_PROCESSES": "2"}, "DAGP_PROCESS is not a number"),
-        ({"DAGP_PROCESSES": "two", "DAGP_PROCESS": "0"}, "DAGP_PROCESSES is not a number"),
+        ({"DAGP_PROCESSES": "2"}, "DAGP_PROCESS must be a whole number"),
+        ({"DAGP_PROCESSES": "two", "DAGP_PROCESS": "0"}, "DAGP_PROCESSES must be a whole number"),
         ({"DAGP_PROCESSES": "2", "DAGP_PROCESS": "2"}, "counts from 0"),
     ],
 )
@@ -181,15 +189,15 @@ def test_the_cluster_may_know_the_place():
 def test_on_ones_own_there_is_nobody_to_meet(monkeypatch):
     monkeypatch.delenv("DAGP_COORDINATOR", raising=False)
     distributed.initialize()
-    assert agreed(True) and not agreed(False) and leading() and same_everywhere(7) == 7
+    assert any_worker(True) and not any_worker(False) and leading() and from_leader(7) == 7
 
 
 def test_rows_on_a_mesh_of_one_device():
     sample = Sample(np.ones((5, 2)), np.ones((5, 1)), np.ones(5), np.full(5, -1))
     with distributed.together():
-        placed = place(to_batch(sample, 2))
-        assert devices() == 1 and rounded(5) == 5 and len(placed.X) == padded_length(5)
-        np.testing.assert_array_equal(fetched(placed.X)[:5], sample.X)
+        placed = shard_rows(to_batch(sample, 2))
+        assert device_count() == 1 and round_up_rows(5) == 5 and len(placed.X) == padded_length(5)
+        np.testing.assert_array_equal(to_host(placed.X)[:5], sample.X)
         assert placed.X.dtype == np.float32  # as wide as the rest of the program computes
 
 

@@ -20,7 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dagp import DAGP, GP, Mixture, Uniform, datasets
-from dagp.baselines import MDN, MLP
+from dagp.baselines.mdn import MDN
+from dagp.baselines.mlp import MLP
 from dagp.scoring import log_score
 
 QUICK = {"n_init": 1, "max_iter": 200, "tol": 1e-1, "inducing": 8, "random_state": 0}

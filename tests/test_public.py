@@ -9,7 +9,7 @@ import pytest
 
 import dagp
 from dagp import datasets, kernels, means, plot, scoring
-from dagp.garbage import uncollected
+from dagp.core.gc import gc_paused
 
 MODULES = (dagp, kernels, datasets, means, plot, scoring)
 HIDDEN_EXAMPLES = {"Kernel", "Mean", "Sum", "Product", "Centred", "InUnits"}
@@ -63,7 +63,7 @@ def test_a_wish_about_the_garbage_collector_outlives_its_pause(wish):
     try:
         wish()
         wished = gc.isenabled()
-        with pytest.raises(RuntimeError), uncollected():
+        with pytest.raises(RuntimeError), gc_paused():
             assert not gc.isenabled()
             raise RuntimeError
         assert gc.isenabled() == wished

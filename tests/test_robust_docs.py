@@ -9,7 +9,7 @@ import pytest
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "robustness.md"
 ROW = re.compile(r"^\| (?P<case>.+) \| (?P<answer>.+) \| (?P<tests>`.+`) \|$")
-NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
+NAMED = re.compile(r"`([\w/]*test_\w+\.py)::(test_\w+)`")
 
 
 def rows():
@@ -43,9 +43,16 @@ ABOUT_ITSELF = {"test_every_command_is_watched", "test_results_for_machines_stay
 """Tests of the tests, and of what a user need not know."""
 
 
-@pytest.mark.parametrize("part", ["input", "numbers", "processes", "cli"])
-def test_every_test_of_robustness_is_on_the_page(part):
-    file = f"test_robust_{part}.py"
+@pytest.mark.parametrize(
+    "file",
+    [
+        "tables/test_robust_input.py",
+        "estimator/test_robust_numbers.py",
+        "model/test_robust_processes.py",
+        "cli/test_robust_cli.py",
+    ],
+)
+def test_every_test_of_robustness_is_on_the_page(file):
     shown = {name for _, tests in rows() for where, name in tests if where == file}
     there = {name for name in functions(TESTS / file) if name.startswith("test_")}
     assert there - shown <= ABOUT_ITSELF

@@ -6,7 +6,7 @@ import pytest
 from scipy import integrate
 
 from dagp import DAGP, GP, Mixture, Uniform, datasets
-from dagp.baselines import MDN
+from dagp.baselines.mdn import MDN
 
 skpro = pytest.importorskip("skpro")
 

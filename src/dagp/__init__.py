@@ -4,19 +4,19 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dagp.garbage import uncollected
-from dagp.version import __version__
+from dagp.core.gc import gc_paused
+from dagp.core.version import __version__
 
 if TYPE_CHECKING:
     from dagp import datasets, kernels, means, plot
-    from dagp.clutter import Noise, Uniform
-    from dagp.concrete import Concrete
-    from dagp.deep import DeepGP
-    from dagp.errors import FitError, SearchWarning
+    from dagp.core.errors import FitError, SearchWarning, StorageError
     from dagp.estimator import DAGP
-    from dagp.mixture import Mixture
-    from dagp.parameters import Gamma, HalfCauchy, LogNormal, fixed, parameter
-    from dagp.processes import GP
+    from dagp.inference.concrete import Concrete
+    from dagp.model.clutter import Noise, Uniform
+    from dagp.model.deep import DeepGP
+    from dagp.model.gp import GP
+    from dagp.model.parameters import Gamma, HalfCauchy, LogNormal, fixed, parameter
+    from dagp.predict.mixture import Mixture
 
 __all__ = [
     "DAGP",
@@ -30,6 +30,7 @@ __all__ = [
     "Mixture",
     "Noise",
     "SearchWarning",
+    "StorageError",
     "Uniform",
     "__version__",
     "datasets",
@@ -40,23 +41,24 @@ __all__ = [
     "plot",
 ]
 
-# Where each name lives. JAX, scikit-learn and matplotlib take seconds to import: a name is
-# fetched when somebody asks for it, so that `dagp --help` need not wait for them.
+# Module of each name. JAX, scikit-learn and matplotlib take seconds to import, so names are
+# imported on first access.
 _HOMES = {
     "DAGP": "estimator",
-    "GP": "processes",
-    "Concrete": "concrete",
-    "DeepGP": "deep",
-    "FitError": "errors",
-    "Gamma": "parameters",
-    "HalfCauchy": "parameters",
-    "LogNormal": "parameters",
-    "Mixture": "mixture",
-    "Noise": "clutter",
-    "SearchWarning": "errors",
-    "Uniform": "clutter",
-    "fixed": "parameters",
-    "parameter": "parameters",
+    "GP": "model.gp",
+    "Concrete": "inference.concrete",
+    "DeepGP": "model.deep",
+    "FitError": "core.errors",
+    "Gamma": "model.parameters",
+    "HalfCauchy": "model.parameters",
+    "LogNormal": "model.parameters",
+    "Mixture": "predict.mixture",
+    "Noise": "model.clutter",
+    "SearchWarning": "core.errors",
+    "StorageError": "core.errors",
+    "Uniform": "model.clutter",
+    "fixed": "model.parameters",
+    "parameter": "model.parameters",
 }
 _MODULES = ("datasets", "kernels", "means", "plot")
 
@@ -71,7 +73,7 @@ def __getattr__(name: str) -> object:
     return value
 
 
-@uncollected()
+@gc_paused()
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"dagp.{name}")
 

@@ -1,15 +1,13 @@
-"""Fits that are spread over many devices, of one process or of many on many machines.
+"""Data-parallel fits over several devices, worker processes and machines.
 
-Every process runs the same program on the same data and holds its own part of the rows on its
-devices; the models are the same everywhere, and so is what comes out. From the command line
-``dagp launch`` starts the processes of one machine; on many, the launcher of the cluster does
-(see the page on large data)::
+Every worker runs the same program on the same data, holds its own part of the rows on its devices,
+and gets the same model. ``dagp launch`` or the launcher of a cluster starts the workers::
 
     from dagp import DAGP, distributed
 
-    distributed.initialize()            # before anything computes; who we are says the environment
+    distributed.initialize()            # before any computation; reads the environment
     with distributed.together():
-        model.fit(X, y)                 # in all processes
+        model.fit(X, y)                 # in all workers
     if distributed.leading():
         model.save("model.dagp")
 """
@@ -17,30 +15,37 @@ devices; the models are the same everywhere, and so is what comes out. From the 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import AxisType
 
-from dagp.placement import ROWS, spread
+from dagp.core.sharding import ROWS, use_mesh
 
 __all__ = ["Place", "initialize", "leading", "place_of", "together"]
 
 AUTO = "auto"
 HEARTBEAT = 20
-"""Seconds after which a process that does not answer is taken for dead, and the others end too."""
+"""Seconds without an answer after which a worker counts as lost and the others stop too."""
 
 
 class Place(NamedTuple):
-    """One of several processes that fit together."""
+    """Address, number and rank of one of several workers that fit together.
+
+    Parameters
+    ----------
+    coordinator : str
+        Address of the first worker, ``host:port``; ``"auto"`` detects it from the cluster.
+    processes, process : int, default=None
+        Number of workers and rank of this one, from 0; None with ``"auto"``.
+    """
 
     coordinator: str
-    """Address of the first of them, host:port; "auto" asks the launcher of the cluster."""
     processes: int | None = None
     process: int | None = None
 
     def environment(self) -> dict[str, str]:
-        """How a process is told its place."""
+        """The environment variables, a dict of str, from which `place_of` reads this place."""
         return {
             "DAGP_COORDINATOR": self.coordinator,
             "DAGP_PROCESSES": str(self.processes),
@@ -49,60 +54,68 @@ class Place(NamedTuple):
 
 
 def place_of(environment: "os._Environ[str] | dict[str, str]" = os.environ) -> Place | None:
-    """The place that an environment gives a process; None where it is on its own.
+    """Read the place of this worker from environment variables.
 
+    Parameters
+    ----------
+    environment : mapping of str, default=os.environ
+        May hold ``DAGP_COORDINATOR``, ``DAGP_PROCESSES`` and ``DAGP_PROCESS``.
+
+    Returns
+    -------
+    Place or None
+        None if there is a single worker.
+
+    Examples
+    --------
     >>> place_of({"DAGP_COORDINATOR": "node1:1234", "DAGP_PROCESSES": "4", "DAGP_PROCESS": "2"})
     Place(coordinator='node1:1234', processes=4, process=2)
     >>> place_of({}) is None
     True
     """
     coordinator = environment.get("DAGP_COORDINATOR")
-    if not coordinator:
-        return None
-    if coordinator == AUTO:
-        return Place(AUTO)
-    numbers = []
+    if not coordinator or coordinator == AUTO:
+        return Place(AUTO) if coordinator else None
     for name in ("DAGP_PROCESSES", "DAGP_PROCESS"):
-        if not environment.get(name, "").isdecimal():
-            raise ValueError(f"DAGP_COORDINATOR is set, but {name} is not a number.")
-        numbers.append(int(environment[name]))
-    if numbers[1] >= numbers[0]:
-        raise ValueError(
-            f"DAGP_PROCESS counts from 0: {numbers[1]} is not one of {numbers[0]} processes."
-        )
-    return Place(coordinator, *numbers)
+        found = environment.get(name)
+        if not (found or "").isdecimal():
+            expected = "must be a whole number where DAGP_COORDINATOR is set"
+            raise ValueError(f"{name} {expected}, got {found!r}.")
+    count, rank = int(environment["DAGP_PROCESSES"]), int(environment["DAGP_PROCESS"])
+    if rank >= count:
+        expected = f"counts from 0 and must be below DAGP_PROCESSES={count}"
+        raise ValueError(f"DAGP_PROCESS {expected}, got {rank}.")
+    return Place(coordinator, count, rank)
 
 
 def initialize(place: Place | None = None) -> None:
-    """Meet the other processes. Call it before anything is computed, once in each of them.
+    """Connect to the other workers, if any. Call it once in each, before any computation.
 
-    Without a `place` the environment says it: ``DAGP_COORDINATOR``, ``DAGP_PROCESSES`` and
-    ``DAGP_PROCESS``, or ``DAGP_COORDINATOR=auto`` under Slurm, Open MPI and Kubernetes. A process
-    that is on its own has nobody to meet, and nothing happens.
+    Parameters
+    ----------
+    place : Place, default=None
+        None reads it from the environment: ``DAGP_COORDINATOR``, ``DAGP_PROCESSES`` and
+        ``DAGP_PROCESS``, or ``DAGP_COORDINATOR=auto`` under Slurm, Open MPI and Kubernetes.
     """
     place = place or place_of()
     if place is None:
         return
-    if place.coordinator == AUTO:
-        jax.distributed.initialize(heartbeat_timeout_seconds=HEARTBEAT)
-        return
-    # Nobody from outside has business with processes that all are on this machine.
-    local = place.coordinator.startswith(("127.", "localhost:"))
-    jax.distributed.initialize(
-        place.coordinator,
-        place.processes,
-        place.process,
-        coordinator_bind_address=place.coordinator if local else None,
-        heartbeat_timeout_seconds=HEARTBEAT,
-    )
+    options: dict[str, Any] = {"heartbeat_timeout_seconds": HEARTBEAT}
+    if place.coordinator.startswith(("127.", "localhost:")):
+        # With all workers on this machine, do not listen to other machines.
+        options["coordinator_bind_address"] = place.coordinator
+    address: Any = () if place.coordinator == AUTO else place
+    jax.distributed.initialize(*address, **options)
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Spread the fits inside the ``with`` block over all devices of all processes.
+    """Shard the rows of the fits inside the ``with`` block over all devices of all workers.
 
-    Every process must do the same there, in the same order, with the same data.
+    Every worker must make the same calls there, in the same order, with the same data.
 
+    Examples
+    --------
     >>> from dagp import DAGP, datasets
     >>> data = datasets.noise_separation(0.0, n=50, random_state=0)
     >>> with together():
@@ -110,15 +123,21 @@ def together() -> Iterator[None]:
     >>> model.responsibilities_.shape
     (50, 1)
     """
-    # Auto: the compiler decides what else is divided, from how the rows are.
+    # Auto: the compiler derives the sharding of everything else from that of the rows.
     mesh = jax.make_mesh((jax.device_count(),), (ROWS,), axis_types=(AxisType.Auto,))
-    with spread(mesh):
+    with use_mesh(mesh):
         yield
 
 
 def leading() -> bool:
-    """Whether this process is the one that writes files.
+    """Whether this is the worker that writes files: the one of rank 0.
 
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
     >>> leading()
     True
     """

@@ -1,8 +1,9 @@
-"""Pictures of data, processes, assignments and gates.
+"""Matplotlib plots of data, processes, assignments, gate and search.
 
-Every function takes ``ax`` and returns it. A process has the same colour in every picture, from a
-palette that colour-blind readers can tell apart. With several inputs, `column` chooses the one
-drawn; curves then hold the other inputs at the middle of their range.
+Every function draws on the axes ``ax`` (None: the current axes) and returns them. ``column`` and
+``output`` are the input on the x axis and the output on the y axis; curves hold the other inputs at
+the middle of their range and extend by ``margin`` of the range beyond the training data. A process
+has the same colour in every plot, from a colour-blind safe palette.
 
 >>> import matplotlib; matplotlib.use("agg")
 >>> from dagp import datasets
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assignment", "bound", "colour", "data", "gate", "overview", "posterior", "restarts"]
 
-# Okabe and Ito's palette, black last because it reads as "no process".
+# The Okabe–Ito palette, with black last because it suggests "no process".
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 _GRID = 400
 _BAND = 2.0
@@ -40,6 +41,18 @@ _BAND = 2.0
 def colour(process: int) -> str:
     """The colour of a process.
 
+    Parameters
+    ----------
+    process : int
+        Index of the process; colours repeat after eight.
+
+    Returns
+    -------
+    str
+        As ``"#rrggbb"``.
+
+    Examples
+    --------
     >>> colour(0)
     '#0072B2'
     """
@@ -49,8 +62,22 @@ def colour(process: int) -> str:
 def data(
     X: Any, y: Any, process: Any = None, *, column: int = 0, output: int = 0, ax: Axes | None = None
 ) -> Axes:
-    """The points, coloured by a known process if one is given (−1: unknown, grey)."""
-    ax = _axes(ax)
+    """Scatter plot of the points, coloured by their process where it is known.
+
+    Parameters
+    ----------
+    X, y : table of shape (N, D), array of shape (N,) or (N, P)
+        Inputs and outputs.
+    process : array of int of shape (N,), default=None
+        Process of each point; -1, or None for all, is unknown and grey.
+    column, output : int, default=0
+    ax : matplotlib.axes.Axes, default=None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = ax or plt.gca()
     x, level = _column(X, column), _column(y, output)
     process = np.full(len(x), -1) if process is None else np.asarray(process)
     for k in np.unique(process):
@@ -71,8 +98,24 @@ def posterior(
     margin: float = 0.05,
     ax: Axes | None = None,
 ) -> Axes:
-    """Every process with its band of two standard deviations, as opaque as it is likely."""
-    ax = _axes(ax)
+    """Predictive mean of every used process with a band of two standard deviations.
+
+    Opacity follows the weight of the process in the gate.
+
+    Parameters
+    ----------
+    model : fitted DAGP
+    X, y : as for `data`, default=None
+        Points in the background.
+    column, output : int, default=0
+    margin : float, default=0.05
+    ax : matplotlib.axes.Axes, default=None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = ax or plt.gca()
     grid, rows = _sweep(model, column, margin)
     mixture = model.posterior_.mixture(rows, flat=False)
     means, stds = mixture.means[..., output], np.sqrt(mixture.variances[..., output])
@@ -80,10 +123,16 @@ def posterior(
         ax.scatter(_column(X, column), _column(y, output), s=4, color="0.6", linewidths=0, zorder=1)
     for k in np.flatnonzero(model.active_).tolist():
         _faded(ax, grid, means[:, k], stds[:, k], mixture.weights[:, k], colour(k))
-        ax.plot([], [], color=colour(k), lw=2, label=_called(model, k))
+        process = model.processes_[k]
+        label = f"process {k} ({process.kind}, {process.share_:.0%})"
+        ax.plot([], [], color=colour(k), lw=2, label=label)
     ax.autoscale_view()
     if y is not None:
-        _keep_near(ax, _column(y, output))
+        # Limited to the neighbourhood of the data: a process may extrapolate far.
+        level, (low, high) = _column(y, output), ax.get_ylim()
+        reach = 0.25 * (level.max() - level.min())
+        if reach > 0:
+            ax.set_ylim(max(low, level.min() - reach), min(high, level.max() + reach))
     ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
     # Above the axes, where it covers no data.
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, fontsize="small", frameon=False)
@@ -91,16 +140,24 @@ def posterior(
 
 
 def assignment(
-    model: "DAGP",
-    X: Any,
-    y: Any,
-    *,
-    column: int = 0,
-    output: int = 0,
-    ax: Axes | None = None,
+    model: "DAGP", X: Any, y: Any, *, column: int = 0, output: int = 0, ax: Axes | None = None
 ) -> Axes:
-    """The points, coloured by the process that most likely produced them; unsure points pale."""
-    ax = _axes(ax)
+    """Scatter plot of the points, coloured by their most probable process.
+
+    Opacity follows the responsibility of that process.
+
+    Parameters
+    ----------
+    model : fitted DAGP
+    X, y : as for `data`
+    column, output : int, default=0
+    ax : matplotlib.axes.Axes, default=None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = ax or plt.gca()
     shares = model.responsibilities(X, y)
     owner = shares.argmax(axis=1)
     sure = np.clip(shares.max(axis=1), 0.25, 1.0)
@@ -111,8 +168,20 @@ def assignment(
 
 
 def gate(model: "DAGP", *, column: int = 0, margin: float = 0.05, ax: Axes | None = None) -> Axes:
-    """How likely each process is, along one input."""
-    ax = _axes(ax)
+    """Gate: probability of each process along one input; unused processes dotted.
+
+    Parameters
+    ----------
+    model : fitted DAGP
+    column : int, default=0
+    margin : float, default=0.05
+    ax : matplotlib.axes.Axes, default=None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = ax or plt.gca()
     grid, rows = _sweep(model, column, margin)
     weights = model.posterior_.gate(rows)
     for k in range(weights.shape[1]):
@@ -123,15 +192,22 @@ def gate(model: "DAGP", *, column: int = 0, margin: float = 0.05, ax: Axes | Non
 
 
 def overview(
-    model: "DAGP",
-    X: Any,
-    y: Any,
-    *,
-    column: int = 0,
-    output: int = 0,
-    ax: Any = None,
+    model: "DAGP", X: Any, y: Any, *, column: int = 0, output: int = 0, ax: Any = None
 ) -> Any:
-    """Joint posterior, assignments and gate, one above the other."""
+    """Joint posterior, assignments and gate, one above the other.
+
+    Parameters
+    ----------
+    model : fitted DAGP
+    X, y : as for `data`
+    column, output : int, default=0
+    ax : sequence of three matplotlib.axes.Axes, default=None
+        A new figure if None.
+
+    Returns
+    -------
+    sequence of three matplotlib.axes.Axes
+    """
     if ax is None:
         _, ax = plt.subplots(
             3, 1, figsize=(8, 9), sharex=True, height_ratios=(3, 3, 1.5), layout="constrained"
@@ -140,73 +216,69 @@ def overview(
     posterior(model, X, y, column=column, output=output, ax=top)
     assignment(model, X, y, column=column, output=output, ax=middle)
     gate(model, column=column, ax=bottom)
-    titles = ("joint posterior", "assignment", "gate")
-    for axes, title in zip((top, middle, bottom), titles, strict=True):
+    for axes, title in ((top, "joint posterior"), (middle, "assignment"), (bottom, "gate")):
         axes.set_title(title, loc="left", fontsize="medium")
-    for axes in (top, middle):
-        axes.set_xlabel("")
+    top.set_xlabel("")
+    middle.set_xlabel("")
     return ax
 
 
 def bound(model: "DAGP", *, ax: Axes | None = None) -> Axes:
-    """The evidence bound during training, and where each start of the race ended."""
-    ax = _axes(ax)
+    """ELBO during training, and where the other starts of the search ended.
+
+    Parameters
+    ----------
+    model : fitted DAGP
+    ax : matplotlib.axes.Axes, default=None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = ax or plt.gca()
     trace = model.lower_bounds_
     ax.plot(np.arange(1, len(trace) + 1), trace, color=colour(0), lw=1.5, label="kept start")
     others = [row for row in model.restarts_ if not row["kept"]]
     if others:
         steps, ends = zip(*((row["steps"], row["bound"]) for row in others), strict=True)
         ax.scatter(steps, ends, s=12, color=colour(1), label="other starts", zorder=3)
-    # The first steps start from far below; they would flatten everything of interest.
+    # The ELBO of the first steps is far lower and would dominate the scale.
     low, high = np.quantile(trace, 0.05), trace.max()
     if high > low:
         ax.set_ylim(low - 0.5 * (high - low), high + 0.1 * (high - low))
-    ax.set(xlabel="step", ylabel="evidence bound")
+    ax.set(xlabel="step", ylabel="ELBO")
     ax.legend(loc="lower right", fontsize="small")
     return ax
 
 
 def restarts(model: "DAGP", *, ax: Axes | None = None) -> Axes:
-    """The race: the bound of every start at each rung, with where it ended."""
-    ax = _axes(ax)
+    """Successive halving: distance of every start from the best ELBO at each rung.
+
+    Parameters
+    ----------
+    model : fitted DAGP
+    ax : matplotlib.axes.Axes, default=None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = ax or plt.gca()
     best = model.restarts_[0]["bound"]
     for row in reversed(model.restarts_):
-        # Distance below the best on a logarithmic scale: the end of the race is what matters.
+        # Logarithmic distance to the best: differences matter most where it is small.
         below = np.maximum(best - np.array(row["rungs"]), 1.0)
         shade = colour(0) if row["kept"] else "0.6"
         ax.plot(np.arange(1, len(below) + 1), below, "o-", color=shade, ms=4, lw=1.5)
-        ax.annotate(
-            row["kind"],
-            (len(below), below[-1]),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize="small",
-            color=shade if row["kept"] else "0.4",
-        )
+        end, tint = (len(below), below[-1]), shade if row["kept"] else "0.4"
+        place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+        ax.annotate(row["kind"], end, **place, fontsize="small", color=tint)
     ax.set_yscale("log")
     ax.invert_yaxis()
     rungs = max(len(row["rungs"]) for row in model.restarts_)
-    ax.set(xlabel="rung", ylabel="bound below the best", xlim=(0.8, rungs + 0.7))
+    ax.set(xlabel="rung", ylabel="ELBO below the best", xlim=(0.8, rungs + 0.7))
     ax.set_xticks(range(1, rungs + 1))
     return ax
-
-
-def _called(model: "DAGP", k: int) -> str:
-    process = model.processes_[k]
-    return f"process {k} ({process.kind}, {process.weight_:.0%})"
-
-
-def _keep_near(ax: Axes, y: np.ndarray) -> None:
-    """Let a process leave the picture where it runs far away from all data."""
-    low, high = ax.get_ylim()
-    reach = 0.25 * (y.max() - y.min())
-    if reach > 0:
-        ax.set_ylim(max(low, y.min() - reach), min(high, y.max() + reach))
-
-
-def _axes(ax: Axes | None) -> Axes:
-    return ax if ax is not None else plt.gca()
 
 
 def _column(table: Any, index: int) -> np.ndarray:
@@ -227,7 +299,7 @@ def _label(model: "DAGP", X: Any, column: int) -> str:
 
 
 def _sweep(model: "DAGP", column: int, margin: float) -> tuple[np.ndarray, np.ndarray]:
-    """A grid along one input, and the rows that hold all others at the middle."""
+    """A grid along one input, and rows with all other inputs at the middle of their range."""
     low, high = model.extent_
     reach = margin * (high[column] - low[column])
     grid = np.linspace(low[column] - reach, high[column] + reach, _GRID)
@@ -239,9 +311,9 @@ def _sweep(model: "DAGP", column: int, margin: float) -> tuple[np.ndarray, np.nd
 def _faded(
     ax: Axes, x: np.ndarray, mean: np.ndarray, std: np.ndarray, weight: np.ndarray, shade: str
 ) -> None:
-    """A line with a band, drawn piece by piece so that opacity can follow the weight."""
+    """A line with a band, drawn in segments so that opacity can follow the weight."""
     likely = np.clip((weight[1:] + weight[:-1]) / 2, 0.0, 1.0)
-    # The root keeps a rare process visible.
+    # The square root keeps a rare process visible.
     strong, pale = (
         [(*to_rgb(shade), a) for a in power] for power in (likely**0.5, 0.3 * likely**0.7)
     )

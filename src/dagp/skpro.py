@@ -1,15 +1,7 @@
-"""The face towards skpro: a probabilistic regressor and the distribution it predicts.
+"""Adapters to skpro: a probabilistic regressor and the mixture distribution it predicts.
 
-skpro's own `NormalMixture` has normal components only, and `Uniform` clutter is not normal: the
-distribution here is our `Mixture`, whatever its components.
-
->>> import pandas as pd
->>> from dagp import datasets
->>> from dagp.baselines import MDN
->>> data = datasets.noise_separation(outliers=0.0, n=60, random_state=0)
->>> X, y = pd.DataFrame(data.X, columns=["x"]), pd.DataFrame(data.y, columns=["y"])
->>> MixtureRegressor(MDN(steps=10)).fit(X, y).predict_proba(X.head(3)).ppf(0.5).shape
-(3, 1)
+skpro's `NormalMixture` has normal components only, and `Uniform` clutter is not normal: the
+distribution here wraps `Mixture` with any components.
 """
 
 from collections.abc import Callable
@@ -20,11 +12,11 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn.base import clone
 
-from dagp.density import Density
+from dagp.core.typing import Float
 from dagp.estimator import DAGP
-from dagp.landscape import HALF_WIDTH
-from dagp.mixture import Mixture
-from dagp.typing import Float
+from dagp.predict.density import Density
+from dagp.predict.mixture import Mixture
+from dagp.predict.regions import HALF_WIDTH
 
 try:
     import pandas as pd
@@ -38,22 +30,26 @@ except ModuleNotFoundError as missing:  # pragma: no cover
 __all__ = ["MixtureDistribution", "MixtureRegressor"]
 
 _NARROW = 1e-150
-"""A standard deviation that stands for none."""
+"""Standard deviation used for a point mass, to avoid division by zero."""
 
 Entries = Float[np.ndarray, "N P"]
 
 
 class MixtureDistribution(BaseDistribution):
-    """A `Mixture` as a distribution of skpro.
+    """A `Mixture` as a skpro distribution.
 
-    Densities and probabilities are those of each output on its own, as everywhere in skpro;
-    draws share the process between the outputs of a row.
+    Densities and probabilities are marginals of each output, as everywhere in skpro; samples use
+    one process for all outputs of a row.
 
     Parameters
     ----------
-    mixture : `Mixture` of N points and P outputs
-    index, columns : labels of the points and of the outputs
+    mixture : Mixture
+        Of N points and P outputs.
+    index, columns : pandas.Index, default=None
+        Labels of the points and of the outputs; counted from 0 if None.
 
+    Examples
+    --------
     >>> from dagp import Mixture
     >>> from dagp.skpro import MixtureDistribution
     >>> mixture = Mixture([[0.5, 0.5]] * 2, [[-1.0, 1.0]] * 2, [[1.0, 1.0]] * 2, [False, True])
@@ -81,19 +77,16 @@ class MixtureDistribution(BaseDistribution):
             columns = pd.RangeIndex(outputs) if columns is None else columns
         super().__init__(index=index, columns=columns)
 
-    # --------------------------------------------------------------------- views, entry by entry
+    # --------------------------------------------------------------- marginals, entry by entry
 
     def _each(self, view: Callable[[Mixture, Any], Any], at: Any = None) -> Any:
-        """What a view says about every output alone, at its own column of values."""
+        """Evaluate a view of the marginal of every output, each at its own column of values."""
         values = None if at is None else np.reshape(at, (len(self.mixture), -1))
-        found = np.stack(
-            [
-                view(output, None if values is None else values[:, p])
-                for p, output in enumerate(_outputs(self.mixture))
-            ],
-            axis=1,
-        )
-        return found if self.ndim else found[0, 0]
+        columns = [
+            view(output, None if values is None else values[:, p])
+            for p, output in enumerate(_outputs(self.mixture))
+        ]
+        return np.stack(columns, axis=1) if self.ndim else columns[0][0]
 
     def _mean(self) -> Any:
         return self._each(lambda output, _: output.mean())
@@ -124,7 +117,7 @@ class MixtureDistribution(BaseDistribution):
         return self._summed(self._each(gap, x))
 
     def _summed(self, entries: Any) -> Any:
-        """The energy of a row is that of its outputs together."""
+        """The energy of a row is the sum over its outputs."""
         return entries.sum(axis=1, keepdims=True) if self.ndim else entries
 
     # ------------------------------------------------------------------------- draws and subsets
@@ -148,13 +141,7 @@ class MixtureDistribution(BaseDistribution):
         )
         part = self.mixture[rows]
         if part.means.ndim == 3:
-            part = Mixture(
-                part.weights,
-                part.means[..., columns],
-                part.variances[..., columns],
-                part.uniform,
-                part.owner,
-            )
+            part = _some_outputs(part, columns)
         labels: Any = (self.index, self.columns)
         return type(self)(part, labels[0][rows], labels[1][columns])
 
@@ -163,7 +150,7 @@ class MixtureDistribution(BaseDistribution):
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> Any:
-        """Examples for skpro's own checks."""
+        """Parameters for skpro's conformance tests."""
         weights = np.array([[0.3, 0.7], [0.5, 0.5], [1.0, 0.0]])
         means = np.arange(12.0).reshape(3, 2, 2)
         several = Mixture(weights, means, np.full((3, 2, 2), 2.0), [False, True])
@@ -173,23 +160,27 @@ class MixtureDistribution(BaseDistribution):
 
 
 class MixtureRegressor(BaseProbaRegressor):
-    """`DAGP`, or anything else with ``predict_mixture``, as a probabilistic regressor of skpro.
+    """`DAGP`, or another estimator with ``predict_mixture``, as a skpro probabilistic regressor.
 
     Parameters
     ----------
-    estimator : the estimator to fit a clone of; ``DAGP()`` if left out
+    estimator : estimator, default=None
+        Cloned and fitted; ``DAGP()`` if None.
 
     Attributes
     ----------
-    estimator_ : the fitted clone, with all it knows about processes and assignments
+    estimator_ : estimator
+        The fitted clone, with its processes and assignments.
 
+    Examples
+    --------
     >>> import pandas as pd
     >>> from dagp.baselines import MDN
     >>> from dagp.skpro import MixtureRegressor
     >>> X = pd.DataFrame({"x": [0.0, 0.5, 1.0]})
     >>> model = MixtureRegressor(MDN(steps=10)).fit(X, X.rename(columns={"x": "y"}))
-    >>> list(model.predict(X.head(2)).columns)
-    ['y']
+    >>> list(model.predict(X.head(2)).columns), model.predict_proba(X.head(2)).ppf(0.5).shape
+    (['y'], (2, 1))
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -207,7 +198,7 @@ class MixtureRegressor(BaseProbaRegressor):
         estimator: Any = DAGP() if self.estimator is None else clone(self.estimator)
         outputs = y.to_numpy()
         target = outputs[:, 0] if outputs.shape[1] == 1 else outputs
-        # scikit-learn wants the names of columns to be text, skpro takes any.
+        # scikit-learn requires column names to be strings, skpro does not.
         self.estimator_: Any = estimator.fit(X.rename(columns=str), target)
         self._outputs = y.columns
         return self
@@ -221,21 +212,22 @@ class MixtureRegressor(BaseProbaRegressor):
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> Any:
-        """Examples for skpro's own checks."""
+        """Parameters for skpro's conformance tests."""
         quick: dict[str, Any] = {"n_init": 1, "tol": 1e-1, "random_state": 0}
         return [{"estimator": DAGP(1, **quick)}, {"estimator": DAGP(2, **quick)}]
 
 
 def _outputs(mixture: Mixture) -> list[Mixture]:
-    """The mixture of every output alone."""
+    """The marginal mixture of every output."""
     if mixture.means.ndim == 2:
         return [mixture]
-    return [
-        Mixture(mixture.weights, mean, variance, mixture.uniform, mixture.owner)
-        for mean, variance in zip(
-            np.moveaxis(mixture.means, 2, 0), np.moveaxis(mixture.variances, 2, 0), strict=True
-        )
-    ]
+    return [_some_outputs(mixture, p) for p in range(mixture.means.shape[2])]
+
+
+def _some_outputs(mixture: Mixture, which: Any) -> Mixture:
+    """The marginal mixture of one output, or of several."""
+    means, variances = mixture.means[..., which], mixture.variances[..., which]
+    return Mixture(mixture.weights, means, variances, mixture.uniform, mixture.owner)
 
 
 def _quantiles(output: Mixture, levels: np.ndarray) -> np.ndarray:
@@ -248,13 +240,12 @@ def _quantiles(output: Mixture, levels: np.ndarray) -> np.ndarray:
 
 
 def _gaps(first: Mixture, second: Mixture) -> Float[np.ndarray, " N"]:
-    """Expected distance between a draw of each."""
+    """E|Y − Y'| for independent draws from the two mixtures."""
     total = np.zeros(len(first))
     for k, flat in enumerate(first.uniform):
         for j, level in enumerate(second.uniform):
             shift = first.means[:, k] - second.means[:, j]
-            variances = (first.variances[:, k], second.variances[:, j])
-            gap = _gap(shift, *variances, flat, level)
+            gap = _gap(shift, first.variances[:, k], second.variances[:, j], flat, level)
             total += first.weights[:, k] * second.weights[:, j] * gap
     return total
 
@@ -262,10 +253,9 @@ def _gaps(first: Mixture, second: Mixture) -> Float[np.ndarray, " N"]:
 def _gap(
     shift: np.ndarray, first: np.ndarray, second: np.ndarray, flat: bool, level: bool
 ) -> np.ndarray:
-    """E|D| for the difference of two components, uniform or normal, with these variances.
+    """E|D| for the difference D of two components, uniform or normal, with these variances.
 
-    D is normal plus what is uniform in it, so that its distance is the normal one's averaged over
-    one interval or two: a difference of integrals.
+    D is a normal plus up to two uniform variables: E|D| is that of the normal, averaged.
     """
     widths = [HALF_WIDTH * np.sqrt(v) for v, u in ((first, flat), (second, level)) if u]
     normal = np.where(flat, 0.0, first) + np.where(level, 0.0, second)
@@ -282,17 +272,17 @@ def _gap(
 
 
 def _distance(t: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """E|N| of a normal with mean t."""
+    """E|N| of a normal N with mean t."""
     z = t / std
     return 2 * std * _bell(z) + t * (2 * ndtr(z) - 1)
 
 
 def _integral(t: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """What `_distance` is the derivative of."""
+    """Antiderivative of `_distance` in t."""
     z = t / std
     return (t**2 + std**2) * (ndtr(z) - 0.5) + t * std * _bell(z)
 
 
 def _bell(z: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # a square that overflows is a density of zero
+    with np.errstate(over="ignore"):  # where the square overflows the density is zero
         return np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)

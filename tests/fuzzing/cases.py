@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dagp import DAGP, GP, Concrete, DeepGP, Noise, Uniform, kernels, means
-from dagp.processes import ProcessPrior
+from dagp.model.process import ProcessPrior
 
 __all__ = ["FAMILY", "SMALL", "WIDE", "Case", "Data", "chosen", "drawn", "make_data", "make_model"]
 

@@ -1,7 +1,7 @@
-"""The systems the paper compares with, each as a scikit-learn estimator.
+"""Baselines of the paper as scikit-learn estimators: GPs, GP mixtures and neural networks.
 
-They take the same data as `dagp.DAGP`, and those that predict a density answer with the same
-`Mixture`, so that scores can be compared.
+They take the same data as `dagp.DAGP`, and those that predict a density return the same `Mixture`,
+so that scores can be compared.
 
 >>> from dagp import baselines
 >>> baselines.GPR.capabilities.multimodal, baselines.MDN.capabilities.multimodal

@@ -1,30 +1,19 @@
-"""A Bayesian neural network with latent inputs, trained by black-box α-divergence minimisation.
+"""Bayesian neural network with latent variables (BNN+LV), by black-box α-divergence minimisation.
 
-Depeweg, Hernández-Lobato, Doshi-Velez and Udluft, *Learning and policy search in stochastic
-dynamical systems with Bayesian neural networks*, 2017. The network f of weights W sees a latent
-number z_n beside the inputs of each point, and so can answer one input in several ways::
+The network f with weights W has a latent input z_n beside the inputs x_n of each point, and so can
+predict several modes for one input: y_n = f(x_n, z_n; W) + ε_n, with ε_n ~ N(0, σ²), z_n ~ N(0, γ),
+every w ~ N(0, λ), λ = 1 and γ the number of inputs. The mean-field Gaussian q and σ² minimise the
+energy, here with the site functions of Depeweg et al. (2017) written as density ratios::
 
-    y_n = f(x_n, z_n; W) + ε_n,   ε_n ~ N(0, σ²),   z_n ~ N(0, γ),   every w ~ N(0, λ),
+    E(q) = −(1/α) Σ_n log E_q[(p(y_n | W, x_n, z_n) (p(W) / q(W))^(1/N) p(z_n) / q(z_n))^α],
 
-with λ = 1 and γ the number of inputs. Posteriors are independent normals, q(w) = N(m, v) for each
-weight and q(z_n) for each training point. They and σ² minimise the energy of the paper::
-
-    E(q) = −log Z_q − (1/α) Σ_n log E_q[(p(y_n | W, x_n, z_n) / (f(W) f_n(z_n)))^α] + constant,
-    f(W) = exp Σ_w {(v − λ) / (2λvN) w² + m / (vN) w},   f_n likewise with γ and N = 1,
-    log Z_q = Σ {½ log(2πv) + m² / (2v)} over all weights and all z_n.
-
-All normalisers can go into the expectation, where the sites become what they stand for,
-f(W) ∝ (q(W) / p(W))^(1/N) and f_n(z_n) ∝ q(z_n) / p(z_n). Computed here is the same number as ::
-
-    E(q) = −(1/α) Σ_n log E_q[(p(y_n | W, x_n, z_n) (p(W) / q(W))^(1/N) p(z_n) / q(z_n))^α]:
-
-no large terms cancel, and the constant is such that E is minus the variational bound when α → 0.
-Reparametrised draws stand for the expectation, batches for the sum.
+so that no large terms cancel, and E is the negative ELBO when α → 0. The expectation is estimated
+by reparametrised samples, the sum by minibatches.
 """
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -33,48 +22,42 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from dagp.baselines.base import DensityBaseline, Predicted
-from dagp.baselines.network import Layer, Rows, forward, network, train_network
-from dagp.capabilities import Capabilities
-from dagp.data import padded, padded_length
-from dagp.typing import Array, Float, Inputs, PerPoint, RandomState, Scalar
-
-__all__ = ["BNNLV"]
+from dagp.baselines.base import DensityBaseline, Predicted, check_number
+from dagp.baselines.capabilities import Capabilities
+from dagp.baselines.network import Layer, Minibatch, forward, init_network, train_network
+from dagp.core.typing import Array, Float, Inputs, PerPoint, RandomState, Scalar
+from dagp.inference.standardize import padded, padded_length
 
 WEIGHT_VARIANCE = 1.0
-"""λ."""
-NARROW, WIDE, QUIET = -10.0, 5.0, -5.0
-"""Where training starts, as in the authors' code: logits of the variances of weights (nearly a
-plain network) and of z (nearly the prior), log variance of the noise (too small to explain the
-data, so that z has to)."""
+"""Prior variance λ of a weight."""
+INIT_WEIGHT_LOGIT, INIT_LATENT_LOGIT, INIT_LOG_NOISE = -10.0, 5.0, -5.0
+"""Initial values, as in the authors' code: logits of the variances of weights (close to a
+deterministic network) and of z (close to the prior), and log noise variance (too small to explain
+the data, so that z has to)."""
 CHUNK = 1024
-"""Points predicted at once."""
+"""Points per prediction call."""
 
 
-class Normals(NamedTuple):
-    """Independent normals: what is believed about weights or latent inputs.
-
-    The variance is a share of the prior's: data only ever narrow a belief, and the sites, which
-    divide by what they took away, stay proper.
-    """
+class MeanField(NamedTuple):
+    """Mean-field Gaussian posterior of weights or latent inputs."""
 
     mean: Float[Array, " n"]
     logit: Float[Array, " n"]
-    """Of variance / prior variance."""
+    """Logit of variance / prior variance: a fraction, so that the ratios q / p stay proper."""
 
 
-class Belief(NamedTuple):
-    """What is learned."""
+class Posterior(NamedTuple):
+    """Variational posterior and noise: the trained parameters."""
 
-    weights: Normals
-    latent: Normals
-    """Divided by `stretch`."""
+    weights: MeanField
+    latent: MeanField
+    """Divided by `latent_scale`."""
     log_noise: Scalar
     """Log variance of the noise."""
 
 
 class Draws(NamedTuple):
-    """Networks drawn from the posterior, each with a latent input from its prior."""
+    """Networks sampled from the posterior, each with a latent input from its prior."""
 
     sizes: tuple[int, ...]
     weights: Float[np.ndarray, "S n"]
@@ -82,45 +65,43 @@ class Draws(NamedTuple):
     noise_variance: float
 
 
-def stretch(total: Any, batch_size: int) -> Any:
-    """What stored latent numbers are multiplied with.
+def latent_scale(total: Any, batch_size: int) -> Any:
+    """Factor of the stored parameters of q(z), which speeds up their training.
 
-    A point is seen once in total / batch_size steps, and its z must not fall behind the weights.
-    Adam lets a parameter seen that rarely move as the square root of this ratio at each sight;
-    stretched by the root, it moves as the ratio, the authors' rate for the latent inputs.
+    Adam moves a parameter with gradients in one of total / batch_size minibatches by the root of
+    this ratio; scaled, it moves by the ratio, the authors' learning rate of latent inputs.
     """
     return (total / batch_size) ** 0.5
 
 
 @dataclass(frozen=True)
 class Energy:
-    """Estimate of E(q) from some rows; `alpha` zero is the limit, minus the variational bound."""
+    """Minibatch estimate of the energy E(q); with `alpha` zero the limit, the negative ELBO."""
 
     alpha: float
     samples: int
     sizes: tuple[int, ...]
-    """Of the layers, from all inputs to the output."""
+    """Layer sizes, from all inputs to the output."""
 
-    def __call__(self, q: Belief, rows: Rows, key: Array) -> Scalar:
-        """Of a belief, some rows and a random key."""
-        for_weights, for_latent = jax.random.split(key)
-        reach = stretch(rows.total, len(rows.place))
-        latent = Normals(*(column[rows.place] * reach for column in q.latent))
-        weights, of_weights = _draw(q.weights, WEIGHT_VARIANCE, self.samples, for_weights)
-        z, of_z = _draw(latent, rows.X.shape[1], self.samples, for_latent)
-        outputs = jax.vmap(functools.partial(_function, self.sizes), (0, 0, None))(
-            weights, z, rows.X
-        )
-        misfit = (rows.y - outputs) ** 2 * jnp.exp(-q.log_noise)
+    def __call__(self, q: Posterior, batch: Minibatch, key: Array) -> Scalar:
+        weight_key, latent_key = jax.random.split(key)
+        scale = latent_scale(batch.total, len(batch.indices))
+        latent = MeanField(*(column[batch.indices] * scale for column in q.latent))
+        weights, weight_ratios = _draw(q.weights, WEIGHT_VARIANCE, self.samples, weight_key)
+        z, z_ratios = _draw(latent, batch.X.shape[1], self.samples, latent_key)
+        network = functools.partial(_network_output, self.sizes)
+        outputs = jax.vmap(network, (0, 0, None))(weights, z, batch.X)
+        misfit = (batch.y - outputs) ** 2 * jnp.exp(-q.log_noise)
         log_density = -0.5 * (misfit + q.log_noise + np.log(2 * np.pi))
-        log_factors = log_density - jnp.sum(of_weights, 1, keepdims=True) / rows.total - of_z
-        return -rows.total * jnp.mean(_log_power_mean(log_factors, self.alpha))
+        weight_ratio = jnp.sum(weight_ratios, 1, keepdims=True) / batch.total
+        log_factors = log_density - weight_ratio - z_ratios
+        return -batch.total * jnp.mean(_log_power_mean(log_factors, self.alpha))
 
 
 def _draw(
-    q: Normals, prior_variance: float, samples: int, key: Array
+    q: MeanField, prior_variance: float, samples: int, key: Array
 ) -> tuple[Float[Array, "S n"], Float[Array, "S n"]]:
-    """Draws from q, and log q − log p of each number drawn."""
+    """Reparametrised samples from q, and log q − log p of each value."""
     noise = jax.random.normal(key, (samples, *q.mean.shape), q.mean.dtype)
     values = q.mean + jnp.sqrt(prior_variance * jax.nn.sigmoid(q.logit)) * noise
     ratios = 0.5 * (values**2 / prior_variance - noise**2 - jax.nn.log_sigmoid(q.logit))
@@ -128,16 +109,16 @@ def _draw(
 
 
 def _log_power_mean(logs: Float[Array, "S N"], alpha: float) -> PerPoint:
-    """(1/α) log mean exp(α·), down the draws."""
+    """(1/α) log mean exp(α·) over the samples."""
     if alpha == 0:
         return jnp.mean(logs, axis=0)
     return (jax.nn.logsumexp(alpha * logs, axis=0) - np.log(len(logs))) / alpha
 
 
-def _function(
+def _network_output(
     sizes: Sequence[int], weights: Float[Array, " n"], z: Float[Array, "..."], X: Inputs
 ) -> PerPoint:
-    """Output of one network, with one z for all points or one for each."""
+    """Output of one network, with one z for all points or one per point."""
     layers, begin = [], 0
     for i, o in itertools.pairwise(sizes):
         middle, end = begin + i * o, begin + (i + 1) * o
@@ -151,32 +132,44 @@ def _function(
 def _outputs(
     sizes: Sequence[int], weights: Float[Array, "S n"], z: Float[Array, " S"], X: Inputs
 ) -> Float[Array, "N S"]:
-    # One network after the other: the hidden layers of all at once would take hundreds of MB.
-    return jax.lax.map(lambda draw: _function(sizes, draw[0], draw[1], X), (weights, z)).T
+    """Outputs of all sampled networks."""
+    # Sequentially: the hidden layers of all networks at once would take hundreds of MB.
+    return jax.lax.map(lambda draw: _network_output(sizes, draw[0], draw[1], X), (weights, z)).T
 
 
 class BNNLV(DensityBaseline):
-    """Bayesian neural network with latent inputs (BNN+LV).
+    """Bayesian neural network with latent variables (BNN+LV, Depeweg et al. 2017).
 
-    The prediction is a mixture of `predictive_samples` equal parts. Each is a network drawn from
-    the posterior with a latent input from its prior, the same at all points, so that a component
-    is one function of x; the latent inputs are the middles of equally probable strata, dealt to
-    the networks at random. They are drawn once, when fitting. Weight uncertainty and latent
-    inputs are the spread of the components, and the learned noise is added to each.
+    The prediction is a mixture of `predictive_samples` components of equal weight, sampled in
+    `fit`. Each is one function of x: a network from the posterior with a latent input from its
+    prior, the same at all points. The latent inputs are the midpoints of equally probable strata,
+    assigned to the networks at random. The learned noise is added to each component.
 
     Parameters
     ----------
-    hidden : widths of the hidden layers
-    alpha : which divergence is minimised; 0 is the variational bound, 1 expectation propagation
-    samples : draws of the weights and latent inputs at each step
-    steps, batch_size, learning_rate : of training by Adam
-    predictive_samples : components of the predictive mixture
-    random_state : seed of everything random
+    hidden : sequence of int, default=(20, 20, 20)
+        Sizes of the hidden layers.
+    alpha : float, default=0.5
+        Divergence to minimise; 0 is variational inference, 1 expectation propagation.
+    samples : int, default=25
+        Samples of weights and latent inputs per step.
+    steps : int, default=12000
+        Number of Adam steps, rounded up to a multiple of 25.
+    batch_size : int, default=100
+        Rows per step.
+    learning_rate : float, default=0.01
+        Initial learning rate of a cosine schedule.
+    predictive_samples : int, default=200
+        Components of the predictive mixture.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed.
 
     Attributes
     ----------
-    draws_ : the networks predictions are made from, in standardised units
-    energies_ : the estimate of the energy at each step
+    draws_ : Draws
+        The sampled networks, in standardised units.
+    energies_ : ndarray of shape (steps,)
+        Estimate of the energy at each step.
 
     Examples
     --------
@@ -191,9 +184,17 @@ class BNNLV(DensityBaseline):
 
     energies_: Float[np.ndarray, " T"]
     draws_: Draws
-    capabilities: ClassVar[Capabilities] = Capabilities(
+    capabilities = Capabilities(
         bayesian=True, scalable=True, predictive_posterior=True, multimodal=True
     )
+    _minima: ClassVar = {
+        "alpha": 0.0,
+        "samples": 1,
+        "steps": 1,
+        "batch_size": 1,
+        "learning_rate": 0.0,
+        "predictive_samples": 1,
+    }
 
     def __init__(
         self,
@@ -216,36 +217,20 @@ class BNNLV(DensityBaseline):
         self.predictive_samples = predictive_samples
         self.random_state = random_state
 
-    def _settings(self) -> Mapping[str, tuple[Any, type, float]]:
-        widths = {f"hidden[{i}]": (width, int, 1) for i, width in enumerate(np.ravel(self.hidden))}
-        return widths | {
-            "alpha": (self.alpha, float, 0),
-            "samples": (self.samples, int, 1),
-            "steps": (self.steps, int, 1),
-            "batch_size": (self.batch_size, int, 1),
-            "learning_rate": (self.learning_rate, float, 0),
-            "predictive_samples": (self.predictive_samples, int, 1),
-        }
-
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
-        X, y = np.asarray(X), np.asarray(y)
+        hidden = np.ravel(self.hidden)
+        for i, width in enumerate(hidden):
+            check_number(f"hidden[{i}]", width, 1)
         # z is one more input.
-        sizes = (X.shape[1] + 1, *(int(width) for width in np.ravel(self.hidden)), 1)
+        sizes = (X.shape[1] + 1, *map(int, hidden), 1)
         energy = Energy(float(self.alpha), int(self.samples), sizes)
-        belief, self.energies_ = train_network(
-            energy,
-            _first(sizes, len(X), self.batch_size, rng),
-            X,
-            y,
-            rng,
-            steps=self.steps,
-            batch_size=self.batch_size,
-            rate=self.learning_rate,
-        )
+        start = _initial_posterior(sizes, len(X), self.batch_size, rng)
+        settings = {"steps": self.steps, "batch_size": self.batch_size, "rate": self.learning_rate}
+        posterior, self.energies_ = train_network(energy, start, X, y, rng, **settings)
         S, key = self.predictive_samples, jax.random.key(int(rng.integers(2**31)))
-        weights, _ = _draw(belief.weights, WEIGHT_VARIANCE, S, key)
+        weights, _ = _draw(posterior.weights, WEIGHT_VARIANCE, S, key)
         z = np.sqrt(X.shape[1]) * ndtri((rng.permutation(S) + 0.5) / S)
-        self.draws_ = Draws(sizes, np.asarray(weights), z, float(np.exp(belief.log_noise)))
+        self.draws_ = Draws(sizes, np.asarray(weights), z, float(np.exp(posterior.log_noise)))
 
     def _components(self, X: Inputs) -> Predicted:
         sizes, weights, z, noise = self.draws_
@@ -259,14 +244,17 @@ class BNNLV(DensityBaseline):
         return Predicted(np.full(shape, 1 / len(z)), means, np.zeros(shape), np.full(shape, noise))
 
 
-def _first(sizes: Sequence[int], points: int, batch_size: int, rng: np.random.Generator) -> Belief:
-    """Where training starts."""
-    weights = np.concatenate([np.ravel(part) for layer in network(sizes, rng) for part in layer])
-    # As long as the padded data: data sets of nearly one size share compiled code.
-    nothing = np.zeros(padded_length(points))
-    logit = WIDE / stretch(points, min(batch_size, points))
-    return Belief(
-        Normals(weights, np.full(len(weights), NARROW)),
-        Normals(nothing, nothing + logit),
-        np.array(QUIET),
+def _initial_posterior(
+    sizes: Sequence[int], points: int, batch_size: int, rng: np.random.Generator
+) -> Posterior:
+    """Variational posterior at the start of training."""
+    parts = [np.ravel(part) for layer in init_network(sizes, rng) for part in layer]
+    weights = np.concatenate(parts)
+    # Padded as the data are, so that data sets of similar size share compiled code.
+    zeros = np.zeros(padded_length(points))
+    logit = INIT_LATENT_LOGIT / latent_scale(points, min(batch_size, points))
+    return Posterior(
+        MeanField(weights, np.full(len(weights), INIT_WEIGHT_LOGIT)),
+        MeanField(zeros, zeros + logit),
+        np.array(INIT_LOG_NOISE),
     )

@@ -1,49 +1,39 @@
-"""A network that separates a target from corruptions correlated with it.
+"""ChoiceNet (Choi et al. 2018): a mixture density network with components correlated to a target.
 
 Features h(x) are shared. Component k has a correlation ρ_k(x) with the target, ρ_1 fixed near one,
-and its weights on the features are a draw that correlates with the target's weights W* ~ N(μ, σ²):
+and its weights on the features are a sample correlated with the target's weights W* ~ N(μ, σ²):
 
     W_k = ρ μ + (1 − ρ²) (ρ (W* − μ) / σ + sqrt(1 − ρ²) Z),    Z ~ N(0, 1)
 
-(the Cholesky block). Its mean is W_k · h(x) and its variance (1 − ρ²) σ²(x) + 1/τ. Trained on the
-density of the mixture; the prediction is component 1 with correlation one, μ · h(x).
+(the Cholesky block). Its mean is W_k · h(x) and its variance (1 − ρ²) σ²(x) + 1/τ. Training
+maximises the mixture density; the prediction is component 1 with correlation one, μ · h(x).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dagp.baselines.base import DensityBaseline, Predicted
+from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.mdn import mixture_log_density
-from dagp.baselines.network import (
-    Layer,
-    Rows,
-    Trained,
-    check_hidden,
-    forward,
-    network,
-    squares,
-)
-from dagp.capabilities import Capabilities
-from dagp.typing import Array, Float, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
+from dagp.baselines.network import Layer, Minibatch, NetworkBaseline, forward, init_network
+from dagp.core.typing import Array, Float, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
 
-__all__ = ["ChoiceNet"]
-
-REFERENCE = 0.99
-"""Correlation of the first component with the target while training."""
-LARGEST = 0.999
-"""Of the other correlations: sqrt(1 − ρ²) has no finite slope at one."""
+TARGET_CORRELATION = 0.99
+"""Correlation ρ_1 of the first component with the target during training."""
+MAX_CORRELATION = 0.999
+"""Upper limit of the other correlations: sqrt(1 − ρ²) has no finite gradient at one."""
 KL_FLOOR = 1e-2
-LAST = 500
-"""Steps over which the loss of a training is averaged."""
+"""Added inside the logarithms of the divergence: mixture weights may vanish."""
+LOSS_WINDOW = 500
+"""Last steps over which the loss is averaged to compare training runs."""
 
 
 class Weights(NamedTuple):
-    """All that is trained."""
+    """Trainable parameters."""
 
     features: list[Layer]
     correlations: Layer
@@ -54,7 +44,7 @@ class Weights(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """What the network says at each point."""
+    """Outputs of the network at each point."""
 
     features: Float[Array, "N Q"]
     correlations: PerProcess
@@ -63,30 +53,30 @@ class Heads(NamedTuple):
 
 
 def heads(weights: Weights, X: Inputs, reference: float) -> Heads:
-    """Everything but the draw of the weights."""
+    """Outputs of the network, with `reference` as the correlation ρ_1."""
     features = jax.nn.relu(forward(weights.features, X))
-    others = LARGEST * jax.nn.sigmoid(forward([weights.correlations], features))
+    others = MAX_CORRELATION * jax.nn.sigmoid(forward([weights.correlations], features))
     first = jnp.full((len(X), 1), reference)
     return Heads(
         features,
         jnp.concatenate([first, others], axis=1),
         forward([weights.logits], features),
-        # At least one: what does not correlate with the target must not be sharp either.
+        # At least one: an uncorrelated component must be broad.
         jnp.exp(jax.nn.relu(forward([weights.log_variance], features))),
     )
 
 
 def drawn_std(found: Heads) -> PerProcess:
-    """Standard deviation of the means of the components over draws of the Cholesky block."""
+    """Standard deviation of the component means over samples of the Cholesky block."""
     length = jnp.sqrt(jnp.sum(found.features**2, axis=1, keepdims=True) + 1e-12)
     return (1 - found.correlations**2) * length
 
 
 def drawn_means(weights: Weights, found: Heads, key: Array) -> PerProcess:
-    """Means of the components under one draw of the Cholesky block per point.
+    """Component means under one sample of the Cholesky block per point.
 
-    W_k · h is normal given h, so the draw is made in the space of the outputs, where it takes
-    two numbers per component instead of two per feature.
+    W_k · h is normal given h, so the outputs are sampled directly: two random numbers per
+    component instead of two per feature.
     """
     rho = found.correlations
     towards, away = jax.random.normal(key, (2, *rho.shape))
@@ -96,40 +86,58 @@ def drawn_means(weights: Weights, found: Heads, key: Array) -> PerProcess:
 
 @dataclass(frozen=True)
 class _Loss:
-    """Negative log density; correlation and weight should agree; weight decay."""
+    """Mean negative log density, and divergence between correlations and weights."""
 
     tau_inverse: float
     kl: float
-    l2: float
 
-    def __call__(self, weights: Weights, rows: Rows, key: Array) -> Scalar:
-        found = heads(weights, rows.X, REFERENCE)
+    def __call__(self, weights: Weights, batch: Minibatch, key: Array) -> Scalar:
+        found = heads(weights, batch.X, TARGET_CORRELATION)
         rho = found.correlations
         means = drawn_means(weights, found, key)
         variances = (1 - rho**2) * found.variance + self.tau_inverse
-        density = mixture_log_density(found.logits, means, variances, rows.y)
-        share, closeness = jax.nn.softmax(found.logits), rho + 1
-        divergence = closeness * (jnp.log(closeness + KL_FLOOR) - jnp.log(share + KL_FLOOR))
-        return (
-            -density.mean() + self.kl * divergence.sum(axis=1).mean() + self.l2 * squares(weights)
-        )
+        density = mixture_log_density(found.logits, means, variances, batch.y)
+        weight, shifted = jax.nn.softmax(found.logits), rho + 1
+        divergence = shifted * (jnp.log(shifted + KL_FLOOR) - jnp.log(weight + KL_FLOOR))
+        return -density.mean() + self.kl * divergence.sum(axis=1).mean()
 
 
-class ChoiceNet(Trained, DensityBaseline):
-    """ChoiceNet (Choi et al. 2018): finds a target function under heavy corruption.
+class ChoiceNet(NetworkBaseline, DensityBaseline):
+    """ChoiceNet (Choi et al. 2018): robust regression under heavy corruption of the outputs.
 
     Parameters
     ----------
-    n_components : components of the mixture; the first is the target
-    hidden : sizes of the hidden layers, the last of which are the features
-    tau_inverse : smallest variance of a component, in standardised units
-    kl : weight of the divergence between correlations and mixture weights
-    l2 : weight of the sum of squared parameters
-    steps, batch_size, learning_rate : of Adam; the rate falls along a half cosine
-    n_init : trainings, of which the one with the lowest loss is kept. Under heavy corruption most
-        random beginnings end with the target among the corruptions, at a visibly higher loss
-    random_state : seed
+    n_components : int, default=5
+        Number of components; the first one is the target.
+    hidden : tuple of int, default=(64, 64)
+        Sizes of the hidden layers; the last one holds the features.
+    tau_inverse : float, default=1e-3
+        Minimum variance 1/τ of a component, in standardised units.
+    kl : float, default=1e-6
+        Factor of the divergence between correlations and mixture weights in the loss.
+    l2 : float, default=1e-6
+        Weight decay: factor of the sum of squared parameters in the loss.
+    steps : int, default=6000
+        Number of Adam steps, rounded up to a multiple of 25.
+    batch_size : int, default=256
+        Rows per step.
+    learning_rate : float, default=3e-3
+        Initial learning rate of a cosine schedule.
+    n_init : int, default=5
+        Number of training runs, of which the one with the lowest loss is kept. Under heavy
+        corruption most random starts end with the target among the corruptions, at a higher loss.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed.
 
+    Attributes
+    ----------
+    weights_ : Weights
+        Trained parameters, in standardised units.
+    losses_ : ndarray of shape (steps,)
+        Loss at each step.
+
+    Examples
+    --------
     >>> from dagp import datasets
     >>> data = datasets.noise_separation(0.2, noise=0.0, n=300, random_state=0)
     >>> model = ChoiceNet(steps=1000, n_init=1, random_state=0).fit(data.X, data.y)
@@ -138,8 +146,14 @@ class ChoiceNet(Trained, DensityBaseline):
     """
 
     weights_: Weights
-    losses_: Float[np.ndarray, " T"]
-    capabilities: ClassVar[Capabilities] = Capabilities(scalable=True, predictive_posterior=True)
+    capabilities = Capabilities(scalable=True, predictive_posterior=True)
+    _minima: ClassVar = {
+        "n_components": 2,
+        "tau_inverse": 1e-12,
+        "kl": 0.0,
+        **NetworkBaseline._minima,
+        "n_init": 1,
+    }
 
     def __init__(
         self,
@@ -166,37 +180,22 @@ class ChoiceNet(Trained, DensityBaseline):
         self.n_init = n_init
         self.random_state = random_state
 
-    def _settings(self) -> Mapping[str, tuple[Any, type, float]]:
-        return {
-            "n_components": (self.n_components, int, 2),
-            "tau_inverse": (self.tau_inverse, float, 1e-12),
-            "kl": (self.kl, float, 0),
-            **self._of_training(),
-            "n_init": (self.n_init, int, 1),
-        }
-
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
-        runs = (self._train(X, y, rng) for _ in range(self.n_init))
-        self.weights_, self.losses_ = min(runs, key=lambda run: run[1][-LAST:].mean())
+        loss = _Loss(self.tau_inverse, self.kl)
+        starts = (self._start(X.shape[1], rng) for _ in range(self.n_init))
+        runs = (self._train(loss, start, X, y, rng) for start in starts)
+        self.weights_, self.losses_ = min(runs, key=lambda run: run[1][-LOSS_WINDOW:].mean())
 
-    def _train(
-        self, X: Inputs, y: PerPoint, rng: np.random.Generator
-    ) -> tuple[Weights, Float[np.ndarray, " T"]]:
-        """One training from random weights, and the loss at each step."""
-        hidden, K = check_hidden(self.hidden), self.n_components
-        Q = hidden[-1]
-
-        def small(outputs: int) -> Layer:
-            return Layer(0.01 * rng.standard_normal((Q, outputs)), np.zeros(outputs))
-
-        weights = Weights(
-            network([X.shape[1], *hidden], rng),
-            small(K - 1),
-            small(K),
-            small(1),
-            0.1 * rng.standard_normal(Q),
+    def _start(self, inputs: int, rng: np.random.Generator) -> Weights:
+        """Random initial weights."""
+        sizes, K = (inputs, *self._hidden_sizes()), self.n_components
+        features = init_network(sizes, rng)
+        correlations, logits, log_variance = (
+            Layer(0.01 * rng.standard_normal((sizes[-1], outputs)), np.zeros(outputs))
+            for outputs in (K - 1, K, 1)
         )
-        return self._train_on(_Loss(self.tau_inverse, self.kl, self.l2), weights, X, y, rng)
+        mean = 0.1 * rng.standard_normal(sizes[-1])
+        return Weights(features, correlations, logits, log_variance, mean)
 
     def _means(self, X: Inputs) -> PerPoint:
         return heads(self.weights_, X, 1.0).features @ self.weights_.mean
@@ -212,5 +211,5 @@ class ChoiceNet(Trained, DensityBaseline):
         )
 
     def predict_correlations(self, X: Table) -> np.ndarray:
-        """Correlation of each component with the target at each row."""
-        return self._ask(lambda X: heads(self.weights_, X, 1.0).correlations, X)
+        """Correlation of each component with the target, shape (N, K); one for the first."""
+        return self._evaluate(lambda X: heads(self.weights_, X, 1.0).correlations, X)

@@ -1,20 +1,18 @@
-"""Gaussian process regression: the model everybody compares with."""
+"""Sparse variational Gaussian process regression (Titsias 2009)."""
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dagp.capabilities import Capabilities
-from dagp.density import Density
+from dagp.baselines.capabilities import Capabilities
+from dagp.core.typing import RandomState, Table
 from dagp.estimator import DAGP
-from dagp.kernels import Kernel
-from dagp.mixture import Mixture
-from dagp.processes import GP
-from dagp.typing import RandomState, Table
-
-__all__ = ["GPR"]
+from dagp.model.gp import GP
+from dagp.model.kernel import Kernel
+from dagp.predict.density import Density
+from dagp.predict.mixture import Mixture
 
 
 class GPR(Density, RegressorMixin, BaseEstimator):
@@ -22,12 +20,26 @@ class GPR(Density, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : a kernel in the units of the data; squared exponential if left out
-    inducing : number of inducing points; chosen from the data if left out
-    max_iter, tol : most training steps; gain per point below which training ends
-    batch_size : rows per step; None uses all
-    random_state : seed
+    kernel : Kernel or None, default=None
+        Kernel in the units of the data; squared exponential if None.
+    inducing : int, array of shape (M, D) or None, default=None
+        Number of inducing points or their positions; chosen from the data if None.
+    max_iter : int, default=1000
+        Maximum number of training steps.
+    tol : float, default=1e-4
+        Training ends when a block of steps gains less than this per data point.
+    batch_size : int or None, default=None
+        Rows per training step; all if None.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed.
 
+    Attributes
+    ----------
+    model_ : DAGP
+        The fitted model with one process.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.linspace(0, 6, 50)[:, None]
     >>> model = GPR(random_state=0).fit(X, np.sin(X[:, 0]))
@@ -35,7 +47,7 @@ class GPR(Density, RegressorMixin, BaseEstimator):
     True
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(
+    capabilities = Capabilities(
         bayesian=True, scalable=True, predictive_posterior=True, interpretable_priors=True
     )
 
@@ -62,7 +74,7 @@ class GPR(Density, RegressorMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Table, y: Table) -> Self:
-        """Learn from inputs (N, D) and outputs (N,)."""
+        """Fit the model to inputs of shape (N, D) and outputs of shape (N,) or (N, P)."""
         self.model_: DAGP = DAGP(
             1,
             GP(self.kernel),
@@ -78,7 +90,7 @@ class GPR(Density, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Table, return_std: bool = False) -> Any:
-        """The expected output at each row of `X`, and its standard deviation on request."""
+        """Predictive mean and, if requested, standard deviation, of shape (N,) or (N, P)."""
         check_is_fitted(self)
         return self.model_.predict(X, return_std)
 

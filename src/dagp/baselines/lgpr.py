@@ -2,13 +2,12 @@
 
 Every training point has a leverage γ in [−1, 1], a new point has leverage 1, and the covariance
 of two points is multiplied by cos(π/2 (γ − γ')). A point of leverage 1 is evidence for the
-function f, one of leverage −1 evidence against it, and one of leverage 0 says nothing about it:
-in other words, a point observes sin(πγ/2) f + cos(πγ/2) g, with g a second draw from the prior.
+function f, one of leverage −1 evidence against it, and one of leverage 0 uninformative:
+equivalently, a point observes sin(πγ/2) f + cos(πγ/2) g, with g a second draw from the prior.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,50 +15,50 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.baselines.base import DensityBaseline, Predicted
-from dagp.baselines.descent import climb, whole
-from dagp.capabilities import Capabilities
-from dagp.kernels import Kernel, SquaredExponential
-from dagp.linalg import cholesky, inverse_factor, log_det
-from dagp.model import Batch
-from dagp.parameters import Parameter, fixed, log_prior, parameter
-from dagp.processes import LOG_2PI, NOISE_FLOOR, check_columns
-from dagp.typing import Array, Float, Inputs, PerPoint, RandomState, Scalar
-
-__all__ = ["LGPR"]
+from dagp.baselines.capabilities import Capabilities
+from dagp.baselines.optimise import full_batch, initial_gp, maximise
+from dagp.core.linalg import cholesky, inverse_factor, log_det
+from dagp.core.typing import Array, Float, Inputs, PerPoint, RandomState, Scalar
+from dagp.model.association import Batch
+from dagp.model.gp import NOISE_FLOOR
+from dagp.model.kernel import Kernel, check_columns
+from dagp.model.kernels import SquaredExponential
+from dagp.model.parameters import Parameter, fixed, log_prior, parameter
+from dagp.model.process import LOG_2PI
 
 NOISE_STD = 0.3
 LENGTHSCALE = 0.5
-"""Where noise and length scale begin, in standardised units."""
+"""Initial noise and length scale, in standardised units."""
 
 
-class Leveraged(eqx.Module):
-    """The model in standardised units."""
+class LeveragedGP(eqx.Module):
+    """GP with leverages of the training points, in standardised units."""
 
     kernel: Kernel
     noise_std: Parameter
     angle: Parameter
-    """Of each training point; the leverage is its cosine, so that any angle is allowed."""
+    """One per training point; the leverage is its cosine, an unconstrained parametrisation."""
 
     def leverages(self) -> PerPoint:
-        """Of the training points."""
+        """Leverages of the training points."""
         return jnp.cos(self.angle.value)
 
     def noise_variance(self) -> Scalar:
-        """Of an observation around the function."""
+        """Variance of the observation noise."""
         return self.noise_std.value**2 + NOISE_FLOOR**2
 
     def covariance(self, X: Inputs) -> Float[Array, "N N"]:
-        """Of the training outputs."""
-        leveraged = self.kernel(X, X) * agreement(self.leverages(), self.leverages())
+        """Covariance of the training outputs."""
+        leveraged = self.kernel(X, X) * leverage_factor(self.leverages(), self.leverages())
         return leveraged + self.noise_variance() * jnp.eye(len(X))
 
 
-def agreement(first: PerPoint, second: Float[Array, " N2"]) -> Float[Array, "N N2"]:
-    """What leverages do to covariances.
+def leverage_factor(first: PerPoint, second: Float[Array, " N2"]) -> Float[Array, "N N2"]:
+    """Factor by which leverages multiply the covariance.
 
-    Positive semi-definite, being cos · cos + sin · sin of the leverages.
+    Positive semi-definite, as cos(a − b) = cos a cos b + sin a sin b.
 
-    >>> [round(float(v), 3) for v in agreement(np.ones(1), np.array([1.0, 0.5, -1.0]))[0]]
+    >>> [round(float(v), 3) for v in leverage_factor(np.ones(1), np.array([1.0, 0.5, -1.0]))[0]]
     [1.0, 0.707, -1.0]
     """
     return jnp.cos(np.pi / 2 * (first[:, None] - second))
@@ -67,11 +66,13 @@ def agreement(first: PerPoint, second: Float[Array, " N2"]) -> Float[Array, "N N
 
 @jax.custom_vjp
 def log_evidence(covariance: Float[Array, "N N"], y: PerPoint) -> Scalar:
-    """Log density of the outputs under a normal prior around zero."""
-    return _factored(covariance, y)[0]
+    """Log marginal likelihood: density of the outputs under N(0, covariance)."""
+    return _evidence_fwd(covariance, y)[0]
 
 
-def _factored(covariance: Float[Array, "N N"], y: PerPoint) -> tuple[Scalar, tuple[Array, Array]]:
+def _evidence_fwd(
+    covariance: Float[Array, "N N"], y: PerPoint
+) -> tuple[Scalar, tuple[Array, Array]]:
     lower = cholesky(covariance)
     inverse = inverse_factor(lower)
     white = inverse @ y
@@ -79,27 +80,27 @@ def _factored(covariance: Float[Array, "N N"], y: PerPoint) -> tuple[Scalar, tup
     return value, (white @ inverse, inverse)
 
 
-def _slopes(kept: tuple[Array, Array], height: Scalar) -> tuple[Array, Array]:
-    # In closed form: differentiating the factorisation itself would cost several times as much.
-    coefficients, inverse = kept
+def _evidence_bwd(residuals: tuple[Array, Array], cotangent: Scalar) -> tuple[Array, Array]:
+    """Backward pass in closed form: differentiating the Cholesky factorisation costs more."""
+    coefficients, inverse = residuals
     outer = coefficients[:, None] * coefficients
-    return 0.5 * height * (outer - inverse.T @ inverse), -height * coefficients
+    return 0.5 * cotangent * (outer - inverse.T @ inverse), -cotangent * coefficients
 
 
-log_evidence.defvjp(_factored, _slopes)
+log_evidence.defvjp(_evidence_fwd, _evidence_bwd)
 
 
-def objective(model: tuple[Leveraged, Array], batch: Batch) -> Scalar:
-    """Log evidence less the penalty."""
+def objective(model: tuple[LeveragedGP, Array], batch: Batch) -> Scalar:
+    """Penalised log evidence."""
     leveraged, penalty = model
     evidence = log_evidence(leveraged.covariance(batch.X), batch.y[:, 0])
     return evidence + log_prior(leveraged) - penalty * jnp.sum(1 - leveraged.leverages())
 
 
-class Conclusion(NamedTuple):
-    """A trained model, ready to be asked."""
+class Posterior(NamedTuple):
+    """A trained model conditioned on the data."""
 
-    model: Leveraged
+    model: LeveragedGP
     X: Inputs
     evidence: Scalar
     coefficients: PerPoint
@@ -107,16 +108,17 @@ class Conclusion(NamedTuple):
 
 
 @jax.jit
-def conclude(model: Leveraged, batch: Batch) -> Conclusion:
+def condition(model: LeveragedGP, batch: Batch) -> Posterior:
     """Condition on the data."""
-    evidence, kept = _factored(model.covariance(batch.X), batch.y[:, 0])
-    return Conclusion(model, batch.X, evidence, *kept)
+    evidence, residuals = _evidence_fwd(model.covariance(batch.X), batch.y[:, 0])
+    return Posterior(model, batch.X, evidence, *residuals)
 
 
 @jax.jit
-def _ask(conclusion: Conclusion, X: Inputs) -> Predicted:
-    model, seen, _, coefficients, inverse = conclusion
-    cross = model.kernel(X, seen) * agreement(jnp.ones(len(X)), model.leverages())
+def _predict(posterior: Posterior, X: Inputs) -> Predicted:
+    """Predictive distribution at new points of leverage 1."""
+    model, X_train, _, coefficients, inverse = posterior
+    cross = model.kernel(X, X_train) * leverage_factor(jnp.ones(len(X)), model.leverages())
     explained = jnp.sum((cross @ inverse.T) ** 2, axis=1)
     variance = jnp.maximum(model.kernel.diagonal(X) - explained, 0.0)
     noise = jnp.broadcast_to(model.noise_variance(), (len(X), 1))
@@ -127,33 +129,37 @@ def _ask(conclusion: Conclusion, X: Inputs) -> Predicted:
 class LGPR(DensityBaseline):
     """Leveraged Gaussian process regression.
 
-    Leverages, kernel and noise maximise the log evidence less ``leverage_penalty * Σ (1 − γ)``, a
-    sparse penalty by which most leverages end at 1. Kernel and noise are first learnt with all
-    leverages at 1, then the leverages with kernel and noise held, then kernel and noise once more.
-    Going on in turns, or moving all at once, has no good end: with a leverage per point and a
-    small enough noise the second function lets the first pass through anything.
-
-    The second paper takes proximal steps to keep leverages between −1 and 1; here a leverage is
-    the cosine of a free angle, and the steps are those of `dagp.DAGP`.
+    Leverages, kernel and noise maximise the log evidence minus ``leverage_penalty * Σ (1 − γ)``, a
+    sparsity penalty under which most leverages are 1. Training has three stages: kernel and noise
+    with all leverages at 1, then the leverages with kernel and noise fixed, then kernel and noise
+    again. More alternations, or joint training, overfit: with a leverage per point and small noise
+    the second function lets the first interpolate any data. A leverage is the cosine of an
+    unconstrained angle, in place of the second paper's proximal steps.
 
     Parameters
     ----------
-    kernel
-        Covariance function; squared exponential with one length scale per input if left out.
-    leverage_penalty
+    kernel : Kernel or None, default=None
+        Kernel in the units of the data; squared exponential with one length scale per input if
+        None.
+    leverage_penalty : float, default=1.5
         Log evidence that one point must gain to give up one unit of leverage.
-    max_iter
-        Most steps of each of the three stages. A step takes O(N³) operations.
-    tol
-        Least gain per data point in 25 steps.
-    random_state
-        Seed of the leverages at the start.
+    max_iter : int, default=100
+        Maximum number of steps in each of the three stages. A step takes O(N³) operations.
+    tol : float, default=1e-3
+        A stage ends when 25 steps gain less than this per data point.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the initial leverages.
 
     Attributes
     ----------
-    leverages_ : leverage of each training point
-    log_evidence_ : log marginal likelihood, for standardised outputs
-    kernel_, noise_std_ : what was learnt, in the units of the data
+    leverages_ : ndarray of shape (N,)
+        Leverage of each training point.
+    log_evidence_ : float
+        Log marginal likelihood of the standardised outputs.
+    kernel_ : Kernel
+        Fitted kernel, in the units of the data.
+    noise_std_ : float
+        Fitted noise standard deviation, in the units of the data.
 
     Examples
     --------
@@ -167,9 +173,8 @@ class LGPR(DensityBaseline):
     Mixture(1 point, 1 component)
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        bayesian=True, predictive_posterior=True, interpretable_priors=True
-    )
+    capabilities = Capabilities(bayesian=True, predictive_posterior=True, interpretable_priors=True)
+    _minima: ClassVar = {"leverage_penalty": 0.0, "max_iter": 1, "tol": 0.0}
 
     def __init__(
         self,
@@ -180,55 +185,39 @@ class LGPR(DensityBaseline):
         tol: float = 1e-3,
         random_state: RandomState = None,
     ) -> None:
-        """Only store."""
         self.kernel = kernel
         self.leverage_penalty = leverage_penalty
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
-    def _settings(self) -> Mapping[str, tuple[Any, type, float]]:
-        return {
-            "leverage_penalty": (self.leverage_penalty, float, 0.0),
-            "max_iter": (self.max_iter, int, 1),
-            "tol": (self.tol, float, 0.0),
-        }
-
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         kernel = self.kernel if self.kernel is not None else SquaredExponential()
         if not isinstance(kernel, Kernel):
-            raise ValueError(f"kernel must be a kernel, got {kernel!r}.")
+            raise ValueError(f"kernel must be a Kernel or None, got {kernel!r}.")
         check_columns(kernel, X.shape[1])
-        batch = whole(X, y)
-        plain, without = self._climb(self._start(kernel, len(X)), batch)
-        # The leverages must differ at first: where all are equal, the evidence is flat in each.
+        batch = full_batch(X, y)
+        start = initial_gp(kernel, self.units_, LENGTHSCALE, NOISE_STD)
+        ones = fixed(np.zeros(len(X)), support="real")
+        plain, plain_objective = self._maximise(LeveragedGP(*start, ones), batch)
+        # Initial leverages must differ: where all are equal, the evidence has zero gradient.
         angle = parameter(jnp.arccos(rng.uniform(0, 1, len(X))), support="real")
-        moved, _ = self._climb(Leveraged(fixed(plain.kernel), fixed(plain.noise_std), angle), batch)
-        model, height = self._climb(dataclasses.replace(plain, angle=fixed(moved.angle)), batch)
-        # Data that one function explains need no leverages, and are better off without.
-        model = model if height > without else plain
-        self._conclusion = conclude(model, batch)
-        self.log_evidence_: float = float(self._conclusion.evidence)
+        still = LeveragedGP(fixed(plain.kernel), fixed(plain.noise_std), angle)
+        angle = fixed(self._maximise(still, batch)[0].angle)
+        model, final_objective = self._maximise(dataclasses.replace(plain, angle=angle), batch)
+        # Without leverages where they do not raise the objective.
+        model = model if final_objective > plain_objective else plain
+        self._posterior = condition(model, batch)
+        self.log_evidence_: float = float(self._posterior.evidence)
         self.leverages_: Float[np.ndarray, " N"] = np.asarray(model.leverages())
         self.kernel_: Kernel = model.kernel
         self.noise_std_: float = float(np.sqrt(model.noise_variance())) * self.units_.y_unit[0]
 
-    def _climb(self, model: Leveraged, batch: Batch) -> tuple[Leveraged, float]:
-        """The model with what is not fixed at its best, and the objective there."""
-        begun = (jax.tree.map(jnp.asarray, model), jnp.asarray(float(self.leverage_penalty)))
-        found = climb(objective, begun, batch, max_iter=self.max_iter, tol=self.tol)
+    def _maximise(self, model: LeveragedGP, batch: Batch) -> tuple[LeveragedGP, float]:
+        """The model with its trainable parameters maximised, and the objective there."""
+        initial = (jax.tree.map(jnp.asarray, model), jnp.asarray(float(self.leverage_penalty)))
+        found = maximise(objective, initial, batch, max_iter=self.max_iter, tol=self.tol)
         return found.state.model[0], found.bound
 
-    def _start(self, kernel: Kernel, n: int) -> Leveraged:
-        """An ordinary GP: all leverages are 1."""
-        units = self.units_
-        lengthscale = LENGTHSCALE * np.sqrt(len(units.x_unit))
-        log_unit = 2 * float(np.log(units.y_unit[0]))
-        return Leveraged(
-            kernel.in_units(units.x_unit, log_unit, lengthscale),
-            parameter(None).in_units(units.y_unit[0]).starting_at(NOISE_STD),
-            fixed(np.zeros(n), support="real"),
-        )
-
     def _components(self, X: Inputs) -> Predicted:
-        return _ask(self._conclusion, jnp.asarray(X))
+        return _predict(self._posterior, jnp.asarray(X))

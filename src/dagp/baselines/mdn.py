@@ -1,78 +1,70 @@
-"""A network that predicts a mixture."""
+"""Mixture density network (MDN, Bishop 1994): a network whose outputs parametrise a mixture."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dagp.baselines.base import DensityBaseline, Predicted
-from dagp.baselines.network import (
-    Layer,
-    Rows,
-    Trained,
-    check_hidden,
-    forward,
-    network,
-    squares,
-)
-from dagp.capabilities import Capabilities
-from dagp.typing import Array, Float, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
+from dagp.baselines.capabilities import Capabilities
+from dagp.baselines.network import Layer, Minibatch, NetworkBaseline, forward, init_network
+from dagp.core.typing import Array, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
 
-__all__ = ["MDN", "mixture_log_density"]
-
-SMALLEST_STD = 1e-3
-"""In standardised units: a component on a single point must not have an infinite density."""
+MIN_STD = 1e-3
+"""In standardised units; bounds the density of a component that collapses onto one point."""
 
 
-class Head(NamedTuple):
-    """What the network says at each point."""
-
-    logits: PerProcess
-    means: PerProcess
-    variances: PerProcess
-
-
-def head(layers: list[Layer], X: Inputs) -> Head:
-    """Read the outputs of the network as those of a mixture."""
+def mixture_parameters(layers: list[Layer], X: Inputs) -> tuple[PerProcess, PerProcess, PerProcess]:
+    """Logits, means and variances of the mixture at each point, from the network's outputs."""
     logits, means, raw = jnp.split(forward(layers, X), 3, axis=1)
-    return Head(logits, means, jax.nn.softplus(raw) ** 2 + SMALLEST_STD**2)
+    return logits, means, jax.nn.softplus(raw) ** 2 + MIN_STD**2
 
 
 def mixture_log_density(
     logits: PerProcess, means: PerProcess, variances: PerProcess, y: PerPoint
 ) -> PerPoint:
-    """Log density of a mixture of normals at one output per point."""
+    """Log density of a Gaussian mixture at one output per point."""
     quadratic = (y[:, None] - means) ** 2 / variances + jnp.log(2 * np.pi * variances)
     return jax.nn.logsumexp(jax.nn.log_softmax(logits) - 0.5 * quadratic, axis=1)
 
 
-@dataclass(frozen=True)
-class _Loss:
-    """Mean negative log density with weight decay."""
-
-    l2: float
-
-    def __call__(self, layers: list[Layer], rows: Rows, key: Array) -> Scalar:
-        found = head(layers, rows.X)
-        return self.l2 * squares(layers) - mixture_log_density(*found, rows.y).mean()
+def negative_log_density(layers: list[Layer], batch: Minibatch, key: Array) -> Scalar:
+    """Mean negative log density."""
+    return -mixture_log_density(*mixture_parameters(layers, batch.X), batch.y).mean()
 
 
-class MDN(Trained, DensityBaseline):
+class MDN(NetworkBaseline, DensityBaseline):
     """Mixture density network (Bishop 1994): weights, means and variances are outputs of a network.
 
-    A component has no identity: the network may change at will which one describes what.
+    Components are not processes: nothing ties a component at one input to the same one at another.
 
     Parameters
     ----------
-    n_components : components of the mixture
-    hidden : sizes of the hidden layers
-    l2 : weight of the sum of squared parameters beside the mean negative log density
-    steps, batch_size, learning_rate : of Adam; the rate falls along a half cosine
-    random_state : seed
+    n_components : int, default=10
+        Number of components.
+    hidden : tuple of int, default=(64, 64)
+        Sizes of the hidden layers.
+    l2 : float, default=1e-5
+        Weight decay: factor of the sum of squared parameters in the loss.
+    steps : int, default=3000
+        Number of Adam steps, rounded up to a multiple of 25.
+    batch_size : int, default=256
+        Rows per step.
+    learning_rate : float, default=3e-3
+        Initial learning rate of a cosine schedule.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed.
 
+    Attributes
+    ----------
+    layers_ : list of Layer
+        Weights and biases, in standardised units.
+    losses_ : ndarray of shape (steps,)
+        Loss at each step.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> y = np.where(np.arange(200) % 2, 1.0, -1.0)
@@ -82,10 +74,8 @@ class MDN(Trained, DensityBaseline):
     """
 
     layers_: list[Layer]
-    losses_: Float[np.ndarray, " T"]
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        scalable=True, predictive_posterior=True, multimodal=True
-    )
+    capabilities = Capabilities(scalable=True, predictive_posterior=True, multimodal=True)
+    _minima: ClassVar = {"n_components": 1, **NetworkBaseline._minima}
 
     def __init__(
         self,
@@ -106,27 +96,20 @@ class MDN(Trained, DensityBaseline):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def _settings(self) -> Mapping[str, tuple[Any, type, float]]:
-        return {
-            "n_components": (self.n_components, int, 1),
-            **self._of_training(),
-        }
-
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         K = self.n_components
-        layers = network([X.shape[1], *check_hidden(self.hidden), 3 * K], rng)
-        # Components that begin alike stay alike: spread over the outputs they differ.
+        layers = init_network([X.shape[1], *self._hidden_sizes(), 3 * K], rng)
+        # Components with equal initial means would stay equal: spread over the outputs.
         last = layers[-1].offset.copy()
         last[K : 2 * K] = np.quantile(y, (np.arange(K) + 0.5) / K)
         layers[-1] = layers[-1]._replace(offset=last)
-        self.layers_, self.losses_ = self._train_on(_Loss(self.l2), layers, X, y, rng)
+        self.layers_, self.losses_ = self._train(negative_log_density, layers, X, y, rng)
 
     def _components(self, X: Inputs) -> Predicted:
-        found = head(self.layers_, X)
-        nothing = jnp.zeros_like(found.variances)
-        return Predicted(jax.nn.softmax(found.logits), found.means, nothing, found.variances)
+        logits, means, variances = mixture_parameters(self.layers_, X)
+        return Predicted(jax.nn.softmax(logits), means, jnp.zeros_like(means), variances)
 
     def predict_heaviest(self, X: Table) -> np.ndarray:
-        """Mean of the component with the largest weight at each row: what outliers do not pull."""
+        """Mean of the component with the largest weight: robust to outliers, shape (N,)."""
         mixture = self.predict_mixture(X)
         return mixture.means[np.arange(len(mixture)), mixture.weights.argmax(axis=1)]

@@ -1,107 +1,116 @@
-"""Feed-forward networks, and their training on shuffled batches."""
+"""Feed-forward ReLU networks, and minibatch training by Adam with a cosine learning rate."""
 
 import functools
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.data import padded, padded_length
-from dagp.stochastic import shuffled
-from dagp.train import ADAM, BLOCK, apply
-from dagp.typing import Array, Float, Inputs, Int, PerPoint, Scalar
+from dagp.baselines.base import Baseline
+from dagp.core.typing import Array, Float, Inputs, Int, PerPoint, RandomState, Scalar
+from dagp.inference.minibatch import shuffled
+from dagp.inference.standardize import padded, padded_length
+from dagp.inference.train import ADAM, BLOCK, adam_step
 
-__all__ = [
-    "Layer",
-    "Rows",
-    "Trained",
-    "check_hidden",
-    "forward",
-    "network",
-    "squares",
-    "train_network",
-]
-
-COOLING = 0.1
-"""The rate falls along a half cosine to this part of itself: late steps average out the noise
-of the batches."""
+FINAL_RATE = 0.1
+"""Final learning rate relative to the initial one, reached along a half cosine: small late steps
+average out the noise of the minibatches."""
 
 
 class Layer(NamedTuple):
-    """An affine map."""
+    """Weights and bias of an affine layer."""
 
     matrix: Float[Array, "I O"]
     offset: Float[Array, " O"]
 
 
-class Rows(NamedTuple):
-    """Some data points, and how many data points there are in all."""
+class Minibatch(NamedTuple):
+    """Rows of the data: their indices, inputs and outputs, and the size of the whole data set."""
 
-    place: Int[Array, " B"]
+    indices: Int[Array, " B"]
     X: Inputs
     y: PerPoint
     total: Scalar
 
 
-def network(sizes: Sequence[int], rng: np.random.Generator) -> list[Layer]:
-    """Layers from sizes[0] inputs to sizes[-1] outputs (He et al. 2015: for ReLUs)."""
+def init_network(sizes: Sequence[int], rng: np.random.Generator) -> list[Layer]:
+    """Randomly initialised layers of the given sizes, inputs first (He et al. 2015)."""
     return [
         Layer(rng.standard_normal((i, o)) * np.sqrt(2 / i), np.zeros(o))
         for i, o in itertools.pairwise(sizes)
     ]
 
 
-class Trained:
-    """What estimators share whose parameters are trained on shuffled batches."""
-
-    steps: int
-    batch_size: int
-    learning_rate: float
-    l2: float
-
-    def _of_training(self) -> dict[str, tuple[Any, type, float]]:
-        """Least values of the settings of training, as `Baseline` wants them."""
-        return {
-            "l2": (self.l2, float, 0),
-            "steps": (self.steps, int, 1),
-            "batch_size": (self.batch_size, int, 1),
-            "learning_rate": (self.learning_rate, float, 0),
-        }
-
-    def _train_on(
-        self, loss: "Loss", parameters: Any, X: Inputs, y: PerPoint, rng: np.random.Generator
-    ) -> tuple[Any, Float[np.ndarray, " T"]]:
-        """See `train_network`."""
-        pace = {"steps": self.steps, "batch_size": self.batch_size, "rate": self.learning_rate}
-        return train_network(loss, parameters, X, y, rng, **pace)
-
-
-def check_hidden(hidden: Any) -> tuple[int, ...]:
-    """Sizes of hidden layers, or one clear sentence."""
-    sizes = tuple(hidden) if isinstance(hidden, Sequence) else ()
-    if not sizes or not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
-        raise ValueError(f"hidden must hold the sizes of one or more layers, got {hidden!r}.")
-    return sizes
-
-
 def forward(layers: Sequence[Layer], X: Inputs) -> Float[Array, "N O"]:
-    """ReLU after every layer but the last."""
+    """Output of a network with ReLUs after all layers but the last."""
     for layer in layers[:-1]:
         X = jax.nn.relu(X @ layer.matrix + layer.offset)
     return X @ layers[-1].matrix + layers[-1].offset
 
 
-def squares(tree: Any) -> Scalar:
-    """Sum of squares of every number in a tree: what weight decay is about."""
+def sum_of_squares(tree: Any) -> Scalar:
+    """Sum of squares of all leaves of a tree, for weight decay."""
     return sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(()))
 
 
-Loss = Callable[[Any, Rows, Array], Scalar]
-"""Of parameters, some rows and a random key; a function of its own, not a closure."""
+Loss = Callable[[Any, Minibatch, Array], Scalar]
+"""Function of parameters, minibatch and random key. Module-level or hashable, not a closure: it is
+the key of the compiled code."""
+
+
+@dataclass(frozen=True)
+class WeightDecay:
+    """A loss plus `l2` times the sum of squared parameters."""
+
+    loss: Loss
+    l2: float
+
+    def __call__(self, parameters: Any, batch: Minibatch, key: Array) -> Scalar:
+        return self.loss(parameters, batch, key) + self.l2 * sum_of_squares(parameters)
+
+
+class NetworkBaseline(Baseline):
+    """Base class of networks trained on minibatches with weight decay."""
+
+    losses_: Float[np.ndarray, " T"]
+    _minima: ClassVar = {"l2": 0.0, "steps": 1, "batch_size": 1, "learning_rate": 0.0}
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (64, 64),
+        *,
+        l2: float = 1e-5,
+        steps: int = 3000,
+        batch_size: int = 256,
+        learning_rate: float = 3e-3,
+        random_state: RandomState = None,
+    ):
+        self.hidden = hidden
+        self.l2 = l2
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def _hidden_sizes(self) -> tuple[int, ...]:
+        """Sizes of the hidden layers; an error unless they are positive whole numbers."""
+        sizes = tuple(self.hidden) if isinstance(self.hidden, Sequence) else ()
+        if not sizes or not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
+            found = f"got {self.hidden!r}"
+            raise ValueError(f"hidden must be a sequence of positive layer sizes, {found}.")
+        return sizes
+
+    def _train(
+        self, loss: Loss, parameters: Any, X: Inputs, y: PerPoint, rng: np.random.Generator
+    ) -> tuple[Any, Float[np.ndarray, " T"]]:
+        """See `train_network`."""
+        settings = {"steps": self.steps, "batch_size": self.batch_size, "rate": self.learning_rate}
+        return train_network(WeightDecay(loss, self.l2), parameters, X, y, rng, **settings)
 
 
 def train_network(
@@ -115,47 +124,39 @@ def train_network(
     batch_size: int,
     rate: float,
 ) -> tuple[Any, Float[np.ndarray, " T"]]:
-    """Parameters after `steps` steps of Adam on shuffled batches, and the loss at each."""
+    """Train by `steps` steps of Adam on shuffled minibatches; returns parameters and losses."""
     size = min(batch_size, len(X))
     batches = shuffled(len(X), size, rng)
     key = jax.random.key(int(rng.integers(2**31)))
     parameters = jax.tree.map(jnp.asarray, parameters)
-    moments = ADAM.init(parameters)
-    # Padded to a few lengths: data sets of nearly one size share compiled code.
+    state = parameters, ADAM.init(parameters)
+    # Padded to a few lengths, so that data sets of similar size share compiled code.
     length = padded_length(len(X))
-    data = (padded(np.asarray(X), length), padded(np.asarray(y), length))
+    total = jnp.asarray(float(len(X)))
+    data = (padded(np.asarray(X), length), padded(np.asarray(y), length), total)
     blocks = -(-steps // BLOCK)
-    fall = 0.5 * (1 + np.cos(np.pi * np.arange(blocks * BLOCK) / (blocks * BLOCK)))
-    rates = (rate * (COOLING + (1 - COOLING) * fall)).reshape(blocks, BLOCK)
+    cosine = 0.5 * (1 + np.cos(np.pi * np.arange(blocks * BLOCK) / (blocks * BLOCK)))
+    rates = (rate * (FINAL_RATE + (1 - FINAL_RATE) * cosine)).reshape(blocks, BLOCK)
     losses = []
     for block in range(blocks):
         rows = np.stack([next(batches) for _ in range(BLOCK)])
         keys = jax.random.split(jax.random.fold_in(key, block), BLOCK)
-        parameters, moments, values = _block(
-            loss, parameters, moments, *data, rows, jnp.asarray(float(len(X))), keys, rates[block]
-        )
+        state, values = _block(loss, state, data, (rows, keys, rates[block]))
         losses.append(np.asarray(values))
-    return parameters, np.concatenate(losses)
+    return state[0], np.concatenate(losses)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _block(
-    loss: Loss,
-    parameters: Any,
-    moments: Any,
-    X: Inputs,
-    y: PerPoint,
-    rows: Int[Array, "T B"],
-    total: Scalar,
-    keys: Array,
-    rates: Float[Array, " T"],
-) -> tuple[Any, Any, Float[Array, " T"]]:
-    def step(state: tuple[Any, Any], this: Any) -> tuple[tuple[Any, Any], Scalar]:
-        parameters, moments = state
-        index, key, rate = this
-        some = Rows(index, X[index], y[index], total)
-        value, gradient = jax.value_and_grad(loss)(parameters, some, key)
-        return apply(parameters, gradient, moments, rate), value
+    loss: Loss, state: Any, data: tuple[Inputs, PerPoint, Scalar], per_step: Any
+) -> tuple[Any, Float[Array, " T"]]:
+    """`BLOCK` steps on parameters and optimiser state, given rows, key and rate of each step."""
+    X, y, total = data
 
-    (parameters, moments), values = jax.lax.scan(step, (parameters, moments), (rows, keys, rates))
-    return parameters, moments, values
+    def step(state: Any, per_step: Any) -> tuple[Any, Scalar]:
+        (parameters, opt_state), (rows, key, rate) = state, per_step
+        batch = Minibatch(rows, X[rows], y[rows], total)
+        value, gradient = jax.value_and_grad(loss)(parameters, batch, key)
+        return adam_step(parameters, gradient, opt_state, rate), value
+
+    return jax.lax.scan(step, state, per_step)

@@ -1,1 +1,1 @@
-"""How fast it is: the measurements behind `dagp bench`."""
+"""Benchmarks of speed and memory: the measurements of `dagp bench`."""

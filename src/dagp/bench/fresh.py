@@ -1,37 +1,31 @@
-"""Measurements that need an interpreter nobody has used before."""
+"""Measurements in fresh interpreters: import time, first fit, recovery and peak memory."""
 
 import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from dagp.bench.figures import Figure, repeated, summary
-
-__all__ = ["asked", "cache_home", "first_fit", "import_s", "memory", "recovery"]
+from dagp.bench.timing import Summary, repeated, summary
 
 FIRST_SEED = 100
-"""Seeds below are for tuning."""
+"""Smaller seeds are reserved for tuning."""
 _CHILD = (
     "from dagp.cli.cache import keep_compiled; keep_compiled(); "
     "from dagp.bench.child import main; main()"
 )
-"""A process that keeps compiled programs as the command line does."""
+"""Runs a job with the compilation cache of the command line."""
 
 
-@contextmanager
-def cache_home() -> Iterator[str]:
-    """A folder for compiled programs that is empty at first and gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="dagp-bench-") as home:
-        yield home
+def cache_home() -> TemporaryDirectory[str]:
+    """A temporary folder for the compilation cache."""
+    return TemporaryDirectory(prefix="dagp-bench-")
 
 
-def asked(home: str, **job: Any) -> dict[str, Any]:
-    """What a fresh process finds; it keeps its compiled programs in `home`."""
-    # Whatever was set for this process is not for those that are measured.
+def run_job(home: str, **job: Any) -> dict[str, Any]:
+    """Result of a job in a fresh process, with its compilation cache in `home`."""
+    # Cache settings of this process must not affect the measured ones.
     private = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE", "DAGP_CACHE")
     environment = {name: value for name, value in os.environ.items() if name not in private}
     done = subprocess.run(
@@ -46,26 +40,26 @@ def asked(home: str, **job: Any) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def import_s(repeats: int) -> Figure:
-    """Seconds from starting Python to having the estimator, and those Python needs alone."""
+def import_s(repeats: int) -> Summary:
+    """Seconds to start Python and import the estimator, and to start Python alone."""
 
-    def run(code: str) -> Figure:
-        # At once, because tidying up at the end of a process is not importing.
+    def run(code: str) -> Summary:
+        # os._exit, because clean-up at exit is not part of the import.
         command = [sys.executable, "-c", f"{code}; import os; os._exit(0)"]
         return repeated(lambda: subprocess.run(command, check=True), repeats=repeats)
 
     whole, alone = run("from dagp import DAGP"), run("pass")
-    # scikit-learn imports pandas where it is installed; nothing of ours does.
+    # scikit-learn imports pandas where it is installed; dagp does not.
     without = run("import sys; sys.modules['pandas'] = None; from dagp import DAGP")
     return whole | {"without_pandas": without["median"], "python_alone": alone["median"]}
 
 
 def first_fit(repeats: int) -> dict[str, Any]:
-    """Seconds of the demo's fit: nothing compiled, compiled by a process before, and again."""
+    """Seconds of the demo's fit: empty cache, warm cache, and second fit in one process."""
     found: dict[str, list[float]] = {"cold": [], "warm_cache": [], "same_process": []}
     for _ in range(repeats):
         with cache_home() as home:
-            first, second = (asked(home, do="fit_demo", times=times) for times in (2, 1))
+            first, second = (run_job(home, do="fit_demo", times=times) for times in (2, 1))
         for row in (first, second):
             if "error" in row:
                 return {"skipped": row["error"]}
@@ -76,7 +70,7 @@ def first_fit(repeats: int) -> dict[str, Any]:
 
 
 def recovery(experiments: tuple[str, ...], seeds: int) -> dict[str, Any]:
-    """Seconds of fits of the paper's experiments, cold and warm, and how many were right."""
+    """Seconds of fits of the paper's experiments, cold and warm, and their recovery rates."""
     return {name: _recovered(name, seeds) for name in experiments}
 
 
@@ -85,7 +79,7 @@ def _recovered(name: str, seeds: int) -> dict[str, Any]:
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         with cache_home() as home:
             for cache in ("cold", "warm_cache"):
-                row = asked(home, do="recover", experiment=name, seed=seed)
+                row = run_job(home, do="recover", experiment=name, seed=seed)
                 rows.append({"seed": seed, "cache": cache} | row)
     good = [row for row in rows if "error" not in row]
     found: dict[str, Any] = {
@@ -98,10 +92,10 @@ def _recovered(name: str, seeds: int) -> dict[str, Any]:
 
 
 def memory(rows: int, batch: int | None, inducing: int, max_iter: int) -> dict[str, Any]:
-    """Peak memory of a fit in a process of its own, in MiB."""
+    """Peak memory of a fit in a separate process, in MiB."""
     settings = {"rows": rows, "batch": batch, "inducing": inducing, "max_iter": max_iter}
     with cache_home() as home:
-        found = asked(home, do="memory", **settings)
+        found = run_job(home, do="memory", **settings)
     if "error" in found:
         return settings | {"skipped": found["error"]}
     taken = {"seconds": round(found.pop("seconds"), 2)}

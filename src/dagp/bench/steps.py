@@ -1,4 +1,4 @@
-"""Milliseconds of one training step, at any size."""
+"""Time per training step, full-batch or minibatch, at any problem size."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,44 +8,43 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.bench.figures import Figure, repeated, seconds
-from dagp.data import Sample, Units, on_devices, padded
-from dagp.deep import DeepGP
-from dagp.model import Batch
-from dagp.parameters import trainable
-from dagp.placement import place
-from dagp.processes import GP
-from dagp.runtime import numerics
-from dagp.search import GROWTHS
-from dagp.starts import Problem, Start, build, choose_inducing, grown
-from dagp.stochastic import descend, drawn, fresh_moments, paces
-from dagp.train import BLOCK, LEARNING_RATE, State, begin, step
-
-__all__ = ["Size", "bytes_free", "bytes_needed", "regimes", "step_ms"]
+from dagp.bench.timing import Summary, repeated, seconds
+from dagp.core.precision import numerics
+from dagp.core.sharding import shard_rows
+from dagp.inference.minibatch import gather_batches, init_opt_state, minibatch_steps, step_sizes
+from dagp.inference.standardize import Sample, Units, padded, to_device_batch
+from dagp.inference.train import BLOCK, LEARNING_RATE, State, begin, step
+from dagp.model.association import Batch
+from dagp.model.deep import DeepGP
+from dagp.model.gp import GP
+from dagp.model.parameters import trainable
+from dagp.search.factory import Problem, Start, build, deepened
+from dagp.search.inducing import choose_inducing
+from dagp.search.search import DEEPENINGS
 
 COLUMNS = 5
-"""Inputs of the data that steps are timed on: as many as the cart-poles have."""
-ENOUGH = 0.4
-"""Seconds that one repeat should take, so that the clock sees steps and not the call."""
+"""Inputs of the data on which steps are timed: as many as the cart-poles have."""
+REPEAT_SECONDS = 0.4
+"""Target duration of one repeat, so that the overhead of a call is negligible."""
 ARRAYS = 12
-"""Arrays of one value per row, inducing point and process that a step holds at its peak."""
+"""Arrays of shape (rows, inducing points, processes) in memory at the peak of a step."""
 
 
 class Size(NamedTuple):
-    """What a step works on."""
+    """Problem size of a training step."""
 
     rows: int = 1000
     processes: int = 2
     inducing: int = 100
     layers: int = 1
     batch: int | None = None
-    """Rows of a minibatch; None for all of them."""
+    """Rows of a minibatch; None for full-batch training."""
 
 
 def regimes(
     rows: int, processes: int, columns: int = COLUMNS, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Data of any size: each point follows one of some smooth functions.
+    """Synthetic data: each point follows one of several smooth functions.
 
     >>> X, y = regimes(10, 2)
     >>> X.shape, y.shape
@@ -60,8 +59,8 @@ def regimes(
     return X, y
 
 
-def _begun(size: Size) -> tuple[State, Sample]:
-    """A model of this size in the middle of its training, and its data."""
+def _initial_state(size: Size) -> tuple[State, Sample]:
+    """Training state of a model of this size, and its data."""
     X, y = regimes(size.rows, size.processes)
     raw = Sample(X, y, np.ones(size.rows), np.full(size.rows, -1))
     units = Units.of(raw)
@@ -69,67 +68,61 @@ def _begun(size: Size) -> tuple[State, Sample]:
     prior = DeepGP(size.layers) if size.layers > 1 else GP()
     places = choose_inducing(sample.X[:5000], size.inducing, rng)
     problem = Problem(sample, units, (prior,) * size.processes, None, places)
-    shares = rng.dirichlet(np.full(size.processes, 5.0), size.rows)
-    start = Start("random", shares, 1.0, 0.2)
+    responsibilities = rng.dirichlet(np.full(size.processes, 5.0), size.rows)
+    start = Start("random", responsibilities, 1.0, 0.2)
     model = build(problem, start)
     if size.layers > 1:
-        model = grown(problem, start, model, GROWTHS[0])
+        model = deepened(problem, start, model, DEEPENINGS[0])
     if size.batch is None:
-        data = on_devices(sample, size.processes)
-        return begin(model, data, place(padded(shares, len(data.X))), 0)[0], sample
+        data = to_device_batch(sample, size.processes)
+        return begin(model, data, shard_rows(padded(responsibilities, len(data.X))), 0)[0], sample
     few = np.zeros((size.batch, size.processes))
-    return State(model, few, fresh_moments(model, trainable(model))), sample
+    return State(model, few, init_opt_state(model, trainable(model))), sample
 
 
 @jax.jit
 def _steps(state: State, batch: Batch, rate: Any, count: Any) -> State:
-    """Some steps as training takes them; how many is no part of what is compiled."""
+    """`count` training steps; the count is traced, so that it does not trigger compilation."""
     return jax.lax.fori_loop(0, count, lambda _, now: step(now, batch, rate)[0], state)
 
 
-def _whole(state: State, batch: Batch) -> Callable[[int], Any]:
-    rate = jnp.asarray(LEARNING_RATE)
-    return lambda count: jax.block_until_ready(_steps(state, batch, rate, count))
-
-
-def _batches(state: State, sample: Sample, size: Size) -> Callable[[int], Any]:
-    """Blocks of steps by minibatch, with the drawing of the rows; `count` is BLOCK."""
-    rng, some = np.random.default_rng(1), size.batch or size.rows
-    epoch = size.rows / some
+def _job(state: State, sample: Sample, size: Size) -> Callable[[int], Any]:
+    """Function that runs a number of steps, with the sampling of rows if on minibatches."""
+    if size.batch is None:
+        batch, rate = to_device_batch(sample, size.processes), jnp.asarray(LEARNING_RATE)
+        return lambda count: jax.block_until_ready(_steps(state, batch, rate, count))
+    rng, batch_size = np.random.default_rng(1), size.batch
+    epoch = size.rows / batch_size
 
     def job(count: int) -> Any:
-        rows = rng.integers(0, size.rows, (count, some))
-        batches = drawn(sample, rows, epoch, size.processes)
-        return jax.block_until_ready(descend(state, batches, paces(0, count, epoch)))
+        rows = rng.integers(0, size.rows, (count, batch_size))
+        batches = gather_batches(sample, rows, epoch, size.processes)
+        return jax.block_until_ready(minibatch_steps(state, batches, step_sizes(0, count, epoch)))
 
     return job
 
 
-def step_ms(size: Size, *, repeats: int = 5) -> Figure:
-    """Milliseconds of one step of this size, without compilation; as many as fill a while."""
+def step_ms(size: Size, *, repeats: int = 5) -> Summary:
+    """Milliseconds per step of this size, without compilation."""
     with numerics("float64"):
-        state, sample = _begun(size)
-        if size.batch is None:
-            job = _whole(state, on_devices(sample, size.processes))
-        else:
-            job = _batches(state, sample, size)
+        job = _job(*_initial_state(size), size)
         count = BLOCK if size.batch is not None else 1
         compiled = seconds(partial(job, count))
         if size.batch is None:
-            count = int(np.clip(ENOUGH / seconds(partial(job, 1)), 1, 4 * BLOCK))
-        figure = repeated(partial(job, count), "ms", repeats=repeats, scale=1e3 / count)
-    return figure | {"steps": count, "first_call_s": round(compiled, 2)}
+            count = int(np.clip(REPEAT_SECONDS / seconds(partial(job, 1)), 1, 4 * BLOCK))
+        summary = repeated(partial(job, count), "ms", repeats=repeats, scale=1e3 / count)
+    return summary | {"steps": count, "first_call_s": round(compiled, 2)}
 
 
 def bytes_needed(size: Size) -> float:
-    """About how much memory a step holds at once."""
+    """Approximate peak memory of a step in bytes."""
     rows = size.batch or size.rows
     values = rows * size.inducing * size.layers * (2 * size.processes) * ARRAYS
     return 8.0 * (values + size.rows * (COLUMNS + 2 + size.processes))
 
 
 def bytes_free() -> float:
-    """Memory that can be had now; infinite where the system does not say."""
+    """Available memory in bytes; infinite where the system does not report it."""
     try:
         with open("/proc/meminfo") as file:
             known = dict(line.split(":") for line in file)

@@ -1,4 +1,4 @@
-"""The suites: which measurements, at which sizes."""
+"""Benchmark suites: measurements and problem sizes of `dagp bench`."""
 
 import os
 import platform
@@ -11,31 +11,29 @@ import numpy as np
 
 from dagp import datasets
 from dagp.bench import fresh
-from dagp.bench.figures import Figure, exponent, repeated
 from dagp.bench.steps import Size, bytes_free, bytes_needed, step_ms
+from dagp.bench.timing import Summary, exponent, repeated
+from dagp.core.version import __version__
 from dagp.estimator import DAGP
-from dagp.version import __version__
-
-__all__ = ["MEASUREMENTS", "SUITES", "Plan", "exponents", "machine", "measured"]
 
 POINTS = 100_000
 REFERENCE = Size()
-"""The step that others are compared with."""
+"""Size of the step that others are compared with."""
 BATCH = 1000
 
 
 class Plan(NamedTuple):
-    """How much a suite measures."""
+    """Sizes and repeats of a suite."""
 
     repeats: int
     fits: int
-    """How often a fit is repeated in fresh processes."""
+    """Repeats of a fit in fresh processes."""
     sizes: tuple[Size, ...]
     seeds: int
-    """Data sets of each experiment."""
+    """Data sets per experiment."""
     experiments: tuple[str, ...]
     memory: tuple[tuple[int, int | None, int, int], ...]
-    """Rows, rows of a batch, inducing points, most steps."""
+    """Rows, batch size, inducing points and maximum number of steps of each fit."""
 
 
 _GRID = tuple(Size(1000, K, M) for M in (25, 100, 500) for K in (2, 4, 8))
@@ -64,7 +62,7 @@ SUITES: dict[str, Plan] = {
 
 
 def measured(suite: str = "quick", only: Iterable[str] | None = None) -> Iterator[tuple[str, Any]]:
-    """Names and figures, one after the other; what is under way is yielded first, with None."""
+    """Yields names and results; each name first with None, when its measurement begins."""
     plan, wanted = SUITES[suite], list(MEASUREMENTS if only is None else only)
     yield "suite", suite
     yield "machine", machine()
@@ -75,7 +73,7 @@ def measured(suite: str = "quick", only: Iterable[str] | None = None) -> Iterato
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on, and with."""
+    """Hardware, load and package versions of a run."""
     try:
         with open("/proc/cpuinfo") as file:
             model = next(line.split(":")[1].strip() for line in file if line.startswith("model n"))
@@ -99,15 +97,13 @@ def _version(package: str) -> str | None:
 
 
 def _steps(plan: Plan) -> dict[str, Any]:
-    """Every size that fits into memory, beside the reference, and how the cost grows."""
+    """Step times of every size that fits into memory, and growth exponents."""
     rows: list[dict[str, Any]] = []
     for size in plan.sizes:
         need, free = bytes_needed(size), 0.8 * bytes_free()
-        if need > free:
-            reason = f"needs about {need / 2**30:.0f} GiB, and {free / 2**30:.0f} GiB may be used"
-            rows.append(size._asdict() | {"skipped": reason})
-            continue
-        rows.append(size._asdict() | step_ms(size, repeats=plan.repeats))
+        reason = f"needs about {need / 2**30:.0f} GiB, and {free / 2**30:.0f} GiB may be used"
+        found = {"skipped": reason} if need > free else step_ms(size, repeats=plan.repeats)
+        rows.append(size._asdict() | found)
     done = {Size(**{n: row[n] for n in Size._fields}): row for row in rows if "median" in row}
     base = done[REFERENCE]["median"] if REFERENCE in done else None
     for row in done.values():
@@ -115,8 +111,8 @@ def _steps(plan: Plan) -> dict[str, Any]:
     return {"reference": REFERENCE._asdict(), "rows": rows, "exponents": exponents(done)}
 
 
-def exponents(done: dict[Size, dict[str, Any]]) -> list[Figure]:
-    """How the cost of a step grows along every line of the sizes, other things being equal.
+def exponents(done: dict[Size, dict[str, Any]]) -> list[Summary]:
+    """Growth exponents of the step time along each axis of the sizes, the others held fixed.
 
     >>> exponents({Size(rows=n): {"median": 2.0 * n} for n in (10, 100, 1000)})[0]["exponent"]
     1.0
@@ -132,30 +128,19 @@ def exponents(done: dict[Size, dict[str, Any]]) -> list[Figure]:
             if len(sizes) < 2:
                 continue
             others = {n: v for n, v in fixed._asdict().items() if n != axis}
-            grown = exponent(sizes, [done[size]["median"] for size in along])
-            found.append({"in": axis} | grown | {"at": others})
+            growth = exponent(sizes, [done[size]["median"] for size in along])
+            found.append({"in": axis} | growth | {"at": others})
     return found
 
 
 def _predict(plan: Plan) -> dict[str, Any]:
-    """Predictions for many points, after a first few."""
+    """Time of predictions at many points, after a warm-up."""
     data = datasets.multimodal(random_state=0)
-    # What a prediction costs does not depend on how good the model is.
+    # The cost of a prediction does not depend on the quality of the fit.
     model = DAGP(4, n_init=1, max_iter=25, random_state=0).fit(data.X, data.y)
     X = np.random.default_rng(0).uniform(-6, 6, (POINTS, 1))
-    figure = repeated(lambda: model.predict(X), repeats=plan.repeats)
-    rate = round(POINTS / figure["median"])
-    return figure | {"points": POINTS, "points_per_s": rate}
-
-
-def _memory(plan: Plan) -> list[dict[str, Any]]:
-    return [fresh.memory(*case) for case in plan.memory]
-
-
-def _recovery(plan: Plan) -> dict[str, Any]:
-    if not plan.experiments:
-        return {"skipped": "part of --suite full"}
-    return fresh.recovery(plan.experiments, plan.seeds)
+    summary = repeated(lambda: model.predict(X), repeats=plan.repeats)
+    return summary | {"points": POINTS, "points_per_s": round(POINTS / summary["median"])}
 
 
 MEASUREMENTS: dict[str, Callable[[Plan], Any]] = {
@@ -163,7 +148,9 @@ MEASUREMENTS: dict[str, Callable[[Plan], Any]] = {
     "first_fit": lambda plan: fresh.first_fit(plan.fits),
     "steps": _steps,
     "predict": _predict,
-    "memory": _memory,
-    "recovery": _recovery,
+    "memory": lambda plan: [fresh.memory(*case) for case in plan.memory],
+    "recovery": lambda plan: (
+        fresh.recovery(plan.experiments, plan.seeds) or {"skipped": "part of --suite full"}
+    ),
 }
-"""What can be measured, by name."""
+"""Measurements by name."""

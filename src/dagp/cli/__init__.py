@@ -1,4 +1,4 @@
-"""The command line: one module per command, each with a function of its name."""
+"""Command-line interface: one module per command, each with a function of the command's name."""
 
 import os
 
@@ -10,7 +10,7 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """Entry point of the `dagp` command."""
-    # Pictures go to files; a screen, or a notebook that calls us, is none of our concern.
+    # Figures are written to files: no display is needed, whatever backend the caller has set.
     os.environ["MPLBACKEND"] = "agg"
     keep_compiled()
     app()

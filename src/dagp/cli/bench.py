@@ -1,22 +1,19 @@
-"""`dagp bench`: how fast it is here.
+"""`dagp bench`: timings and memory of fits and predictions on this machine, as JSON.
 
 Compare ratios within one run; seconds depend on the machine.
 """
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dagp.bench.suite import MEASUREMENTS, SUITES, measured
-from dagp.cli.app import Force, InputError, check_output, messages
-from dagp.cli.progress import noted
-
-__all__ = ["bench"]
+from dagp.cli.app import InputError, check_output
+from dagp.cli.options import Force
+from dagp.cli.progress import spinner, warnings_as_notes
 
 
 def bench(
@@ -25,43 +22,31 @@ def bench(
     ] = "quick",
     only: Annotated[
         list[str] | None,
-        typer.Option(help=f"One of {', '.join(MEASUREMENTS)}; may be given several times."),
+        typer.Option(help=f"One of {', '.join(MEASUREMENTS)}; may be repeated. All if omitted."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="JSON file; stdout if left out.")
+        Path | None, typer.Option("--out", "-o", help="JSON file to write; stdout if omitted.")
     ] = None,
     force: Force = False,
 ) -> None:
-    """Measure how fast it is on this machine."""
-    _check("--suite", [suite], SUITES)
-    _check("--only", only or [], MEASUREMENTS)
+    """Measure speed and memory on this machine."""
+    checks = (("--suite", [suite], SUITES), ("--only", only or [], MEASUREMENTS))
+    for option, given, known in checks:
+        for name in given:
+            if name not in known:
+                raise InputError(f"{option} must be one of {', '.join(known)}, got {name!r}.")
     if out is not None:
         check_output(out, force)
-    # Compilation is one of the things to be measured.
+    # Compilation time is one of the measurements.
     jax.config.update("jax_enable_compilation_cache", False)
-    look = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    figures: dict[str, Any] = {}
-    quiet = not messages.is_terminal
-    bar = Progress(*look, console=messages, transient=True, disable=quiet)
-    with noted(aloud=False), bar as progress:
-        task = progress.add_task("", total=None)
+    results: dict[str, Any] = {}
+    with warnings_as_notes(show=False), spinner() as describe:
         for name, value in measured(suite, only or None):
-            progress.update(task, description=name)
-            if value is not None:
-                figures[name] = value
-                _write(figures, out)
+            describe(name)
+            if value is None:
+                continue
+            results[name] = value
+            if out is not None:  # written at once, so that an interrupted run keeps it
+                out.write_text(json.dumps(results, indent=2) + "\n")
     if out is None:
-        typer.echo(json.dumps(figures, indent=2))
-
-
-def _check(option: str, given: Iterable[str], known: Iterable[str]) -> None:
-    known = list(known)
-    for name in given:
-        if name not in known:
-            raise InputError(f"{option} {name}: there is no such name; use {', '.join(known)}.")
-
-
-def _write(figures: dict[str, Any], out: Path | None) -> None:
-    """Everything so far: a run that is stopped has lost nothing."""
-    if out is not None:
-        out.write_text(json.dumps(figures, indent=2) + "\n")
+        typer.echo(json.dumps(results, indent=2))

@@ -1,4 +1,4 @@
-"""Compiled programs kept between runs of the command line, so that only the first one waits."""
+"""Persistent compilation cache of the command line: compiled programs are kept between runs."""
 
 import contextlib
 import hashlib
@@ -7,22 +7,19 @@ import platform
 import sys
 from pathlib import Path
 
-__all__ = ["folder", "keep_compiled"]
 
-
-def folder() -> Path | None:
-    """Where compiled programs are kept; None where they are not to be."""
-    if os.environ.get("DAGP_CACHE", "").lower() in ("off", "0", "no", "false"):
-        return None
-    # Elsewhere than on Linux, reading large programs back has been seen to crash.
-    if sys.platform != "linux":
+def cache_folder() -> Path | None:
+    """Folder for compiled programs; None if the cache is off or not supported here."""
+    off = os.environ.get("DAGP_CACHE", "").lower() in ("off", "0", "no", "false")
+    # On other systems than Linux, reading back large programs has crashed.
+    if off or sys.platform != "linux":
         return None
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "dagp" / f"compiled-{_machine()}"
+    return Path(root) / "dagp" / f"compiled-{_processor_hash()}"
 
 
-def _machine() -> str:
-    """Short for this kind of processor: a program compiled for another may not run here."""
+def _processor_hash() -> str:
+    """Hash of the processor type: a program compiled for another type may not run on this one."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         flags = next(line for line in lines if line.startswith(("flags", "Features")))
@@ -32,15 +29,15 @@ def _machine() -> str:
 
 
 def keep_compiled() -> None:
-    """Tell JAX where, unless somebody has told it something else; before it is imported."""
-    # A home that is not there or cannot be written: it works without.
+    """Set JAX's cache folder unless the environment sets one; call before JAX is imported."""
+    # A missing or read-only home folder is no error: the commands run without a cache.
     with contextlib.suppress(OSError, RuntimeError):
-        place = folder()
-        if place is None or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        folder = cache_folder()
+        if folder is None or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
             return
-        place.mkdir(parents=True, exist_ok=True)
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-        # The compiler takes preferences of its own for features that the processor lacks, and says
-        # so at length for every program that it reads back.
+        # XLA lists its own tuning flags as features that the processor lacks, and logs a long
+        # warning about them for every program it reads back.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -1,44 +1,44 @@
-"""Tables in text files: encoding, delimiter and decimal comma are found out, cells are checked."""
+"""CSV files: detects encoding, delimiter and decimal mark, and converts cells to numbers."""
 
 import codecs
 import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice, repeat
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from dagp.cli.app import InputError
-
-__all__ = ["CHUNK", "CsvTable", "Part"]
+from dagp.cli.app import InputError, NotNumericError
 
 CHUNK = 16384
-"""Rows that are held at a time."""
+"""Rows that are read at a time."""
 _SAMPLE = 1 << 16
+"""Characters at the start of a file from which the format is detected."""
 _DELIMITERS = (",", ";", "\t", "|", " ")
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none"}
 _DOT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-# Dots may group digits, but only where a comma shows that they are not decimal points.
+# Dots group digits only where a comma follows: otherwise they could be decimal points.
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+(?=,)|\d+(?![.\d])|(?=,\d))(,\d*)?([eE][+-]?\d+)?")
 
 
 class Part(NamedTuple):
-    """Some rows of a table as numbers, NaN where a cell is empty."""
+    """Consecutive rows of a table as numbers, NaN where a cell is empty."""
 
     rows: np.ndarray
-    """The number of each row in the file, as an editor or a spreadsheet shows it."""
+    """Line number of each row in the file, as editors and spreadsheets show it."""
     values: np.ndarray
 
 
 class CsvTable:
-    """A table in a text file, read a part at a time."""
+    """A table in a text file, read in parts of `CHUNK` rows."""
 
     def __init__(self, name: str, file: BinaryIO, delimiter: str | None, decimal: str | None):
         self.name, self._file = name, file
         self.notes: list[str] = []
         self._encoding = self._find_encoding()
-        rows = self._look(delimiter)
+        rows = self._sniff(delimiter)
         if not rows:
             raise InputError(f"{name} is empty.")
         self._width = len(rows[0])
@@ -53,13 +53,10 @@ class CsvTable:
             self.notes.append(f"{name} is read with decimal commas.")
 
     def parts(self, wanted: Sequence[str]) -> Iterator[Part]:
-        """The wanted columns, some rows at a time."""
+        """Iterate over the wanted columns in parts of `CHUNK` rows."""
         places = [self.columns.index(name) for name in wanted]
-        cells, numbers, waiting = [], [], not self._headless
-        for number, row in self._rows():
-            if waiting:
-                waiting = False
-                continue
+        cells, numbers = [], []
+        for number, row in islice(self._rows(), 0 if self._headless else 1, None):
             if len(row) != self._width:
                 self._check_width(row, number)
             cells.append([row[place] for place in places])
@@ -70,15 +67,13 @@ class CsvTable:
         if cells:
             yield self._part(cells, numbers, wanted)
 
-    # ------------------------------------------------------------------------------ finding out
+    # -------------------------------------------------------------------------------- detection
 
     def _find_encoding(self) -> str:
-        """UTF-8 if every byte agrees; a single byte per character otherwise."""
-        start = self._file.read(4)
-        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        """UTF-16 by its byte order mark, UTF-8 if the whole file decodes, Latin-1 otherwise."""
+        decoder, block = codecs.getincrementaldecoder("utf-8")(), self._file.read(4)
+        if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return "utf-16"
-        self._check_text(start)
-        decoder, block = codecs.getincrementaldecoder("utf-8")(), start
         try:
             while block:
                 self._check_text(block)
@@ -91,6 +86,7 @@ class CsvTable:
         return "utf-8-sig"
 
     def _check_text(self, block: bytes) -> None:
+        """Raise InputError for bytes that cannot be text."""
         if block.startswith(b"PK\x03\x04"):
             hint = "it looks like a spreadsheet or a zip archive; export it as CSV"
         elif block.startswith(b"\x1f\x8b"):
@@ -99,19 +95,18 @@ class CsvTable:
             hint = "it holds binary data"
         else:
             return
-        raise InputError(f"{self.name} is not a table in text: {hint}.")
+        raise InputError(f"{self.name} is not a text file: {hint}.")
 
-    def _look(self, delimiter: str | None) -> list[list[str]]:
-        """The first rows, with the delimiter found or given."""
+    def _sniff(self, delimiter: str | None) -> list[list[str]]:
+        """The first rows; sets the delimiter, detected if not given."""
         self._delimiter = delimiter or ","
-        with_text = self._text()
-        sample = with_text.read(_SAMPLE)
-        whole = len(sample) < _SAMPLE
-        with_text.detach()
-        lines = sample if whole or "\n" not in sample else sample[: sample.rindex("\n")]
+        text = self._text()
+        lines = text.read(_SAMPLE)
+        text.detach()
+        if len(lines) == _SAMPLE and "\n" in lines:
+            lines = lines[: lines.rindex("\n")]
         if delimiter is None:
-            scores = {d: _score(_split(lines, d)) for d in _DELIMITERS}
-            self._delimiter = max(_DELIMITERS, key=lambda d: scores[d])
+            self._delimiter = max(_DELIMITERS, key=lambda d: _score(_split(lines, d)))
         return _split(lines, self._delimiter)
 
     # ---------------------------------------------------------------------------------- reading
@@ -121,13 +116,11 @@ class CsvTable:
         return io.TextIOWrapper(self._file, self._encoding, newline="")
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Rows with their numbers, without blank lines."""
+        """Rows with their line numbers, without blank lines."""
         text = self._text()
         reader = csv.reader(text, delimiter=self._delimiter, skipinitialspace=True)
         try:
-            for row in reader:
-                if len(row) > 1 or (row and row[0].strip()):
-                    yield reader.line_num, row
+            yield from ((reader.line_num, row) for row in reader if not _blank(row))
         except (csv.Error, UnicodeError) as error:
             where = f"{self.name}, row {reader.line_num}"
             raise InputError(f"{where} cannot be read: {error}.") from error
@@ -135,62 +128,61 @@ class CsvTable:
             text.detach()
 
     def _check_width(self, row: list[str], number: int) -> None:
-        extra = row[self._width :]
-        if len(row) > self._width and not any(cell.strip() for cell in extra):
+        """Raise InputError for a row of another length; empty cells at its end are ignored."""
+        if len(row) > self._width and not any(cell.strip() for cell in row[self._width :]):
             return
         hint = ""
         if self._delimiter == "," and len(row) == 2 * self._width:
-            hint = " Are these decimal commas? Then another delimiter is needed between columns."
+            hint = " Are these decimal commas? Then the columns need another delimiter."
         raise InputError(
             f"{self.name}, row {number} has {len(row)} cells, the first row has {self._width}."
             f" The delimiter is {self._delimiter!r}; --delimiter sets another.{hint}"
         )
 
     def _part(self, cells: list[list[str]], numbers: list[int], wanted: Sequence[str]) -> Part:
+        """Cells as numbers; an error names the row and the column."""
         try:
             if self._decimal == "," or any("_" in cell for row in cells for cell in row):
                 raise ValueError
             values = np.array([[float(cell) for cell in row] for row in cells])
         except ValueError:
-            # Something here is not a plain number: cell by cell, to say where.
-            values = np.array(
-                [
-                    [self._cell(*one, number) for one in zip(row, wanted, strict=True)]
-                    for row, number in zip(cells, numbers, strict=True)
-                ]
-            )
+            # Some cell is not a plain number: cell by cell, to locate it.
+            rows = zip(cells, numbers, strict=True)
+            values = np.array([list(map(self._cell, row, wanted, repeat(n))) for row, n in rows])
         values = values.reshape(len(cells), len(wanted))
         if np.isinf(values).any():
             row, column = np.argwhere(np.isinf(values))[0]
-            raise InputError(
-                f"{self.name}, row {numbers[row]}, column {wanted[column]!r}: "
-                f"{cells[row][column].strip()!r} is infinite."
-            )
+            where = f"{self.name}, row {numbers[row]}, column {wanted[column]!r}"
+            raise InputError(f"{where}: {cells[row][column].strip()!r} is infinite.")
         return Part(np.array(numbers), values)
 
     def _cell(self, cell: str, column: str, number: int) -> float:
+        """The number in a cell, NaN for a missing one."""
         value = _number(cell, self._decimal)
         if value is not None:
             return value
         if cell.strip().lower() in _MISSING:
             return np.nan
         hint = " (--decimal , reads decimal commas)" if _number(cell, ",") is not None else ""
-        raise InputError(
-            f"{self.name}, row {number}, column {column!r}: {cell.strip()[:60]!r} is not a number"
-            f"{hint}."
-        )
+        where = f"{self.name}, row {number}, column {column!r}"
+        raise NotNumericError(f"{where}: {cell.strip()[:60]!r} is not a number{hint}.")
+
+
+def _blank(row: list[str]) -> bool:
+    return len(row) < 2 and not any(cell.strip() for cell in row)
 
 
 def _split(text: str, delimiter: str) -> list[list[str]]:
+    """Rows of a text without blank lines; none if the text is no CSV with this delimiter."""
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
     try:
-        return [row for row in reader if len(row) > 1 or (row and row[0].strip())]
+        return [row for row in reader if not _blank(row)]
     except csv.Error:
         return []
 
 
 def _score(rows: list[list[str]]) -> tuple[float, float]:
-    """How much a delimiter makes a table: rows of equal length, cells that are numbers."""
+    """How well a delimiter fits: whether rows have equal lengths, and the share of numbers."""
     width = len(rows[0]) if rows else 0
     even = np.mean([len(row) == width for row in rows]) if rows else 0.0
     if width < 2 or even < 0.5:
@@ -201,15 +193,14 @@ def _score(rows: list[list[str]]) -> tuple[float, float]:
 
 
 def _find_decimal(rows: list[list[str]]) -> str:
-    """A comma where cells are numbers only with it, and none only with a dot."""
+    """The decimal mark with which more cells are numbers."""
     cells = [cell for row in rows for cell in row]
-    dots = sum(_number(c, ".") is not None and _number(c, ",") is None for c in cells)
-    commas = sum(_number(c, ",") is not None and _number(c, ".") is None for c in cells)
+    dots, commas = (sum(_number(c, mark) is not None for c in cells) for mark in ".,")
     return "," if commas > dots else "."
 
 
 def _number(cell: str, decimal: str) -> float | None:
-    """The number in a cell, None where there is none.
+    """The number in a cell, None if it is not a number.
 
     >>> _number("1.234,5", ","), _number(" 2e3 ", "."), _number("1,5", ".")
     (1234.5, 2000.0, None)

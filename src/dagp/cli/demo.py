@@ -1,4 +1,4 @@
-"""`dagp demo`: the multimodal example."""
+"""`dagp demo`: fit of the multimodal example, with a figure and a report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,29 +11,27 @@ from dagp.cli.plot import save_overview
 from dagp.cli.progress import fit_with_progress, show_summary
 from dagp.estimator import DAGP
 
-__all__ = ["demo"]
-
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the picture and the report.")
+        Path, typer.Option("--out", "-o", help="Folder for the figure and the report.")
     ] = Path("dagp-demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the data and of the fit.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the data and of the fit.")] = 0,
 ) -> DAGP:
     """Separate the multimodal example into its processes.
 
-    From Python, ``model = dagp.cli.demo.demo()`` does the same and returns the fitted model.
+    From Python, ``model = dagp.cli.demo.demo()`` does the same and returns
+    the fitted model.
     """
     data = datasets.multimodal(random_state=seed)
-    console.print(
-        f"[bold]{len(data.X)} points[/bold] from three functions; looking for up to four processes."
-    )
+    points = f"[bold]{len(data.X)} points[/bold]"
+    console.print(f"{points} from three functions; fitting up to four processes.")
     model = fit_with_progress(DAGP(n_processes=4, random_state=seed), data.X, data.y)
     show_summary(model)
-    picture = save_overview(model, data.X, data.y, out / "overview.png")
+    figure = save_overview(model, data.X, data.y, out / "overview.png")
     page = report.write(model, data.X, data.y, out / "report.html")
-    console.print(f"Picture: [bold]{picture}[/bold]")
-    console.print(f"Report:  [bold]{page}[/bold], to be opened in a browser")
+    console.print(f"Figure: [bold]{figure}[/bold]")
+    console.print(f"Report: [bold]{page}[/bold] (open it in a browser)")
     console.print(
         "The same from Python: "
         f"[cyan]DAGP(n_processes=4, random_state={seed}).fit(X, y)[/cyan] "

@@ -1,4 +1,4 @@
-"""`dagp info`: what a model file says about itself."""
+"""`dagp info`: the header of a model or checkpoint file."""
 
 import json
 from pathlib import Path
@@ -8,19 +8,17 @@ import typer
 from rich.table import Table
 
 from dagp.cli.app import console
-from dagp.cli.models import described
-from dagp.storage import shown
-
-__all__ = ["info"]
+from dagp.cli.models import read_header
+from dagp.files.format import shown
 
 
 def info(
     model: Annotated[Path, typer.Argument(help="Model or checkpoint file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Describe a file without loading the model."""
-    header = described(model)
-    answer = {
+    """Describe a model or checkpoint file without loading the model."""
+    header = read_header(model)
+    entries = {
         "file": str(model),
         "kind": header.kind,
         "format": header.version,
@@ -29,17 +27,17 @@ def info(
         **header.about,
     }
     if as_json:
-        typer.echo(json.dumps(answer))
+        typer.echo(json.dumps(entries))
         return
     table = Table(show_header=False, box=None)
-    for name, value in answer.items():
+    for name, value in entries.items():
         for i, line in enumerate(_lines(value)):
             table.add_row("" if i else shown(name).replace("_", " "), line)
     console.print(table, markup=False, highlight=False)
 
 
 def _lines(value: Any) -> list[str]:
-    """A value in words; lists a line each."""
+    """A value as text, one line per list item."""
     if isinstance(value, list):
         return [line for item in value for line in _lines(item)] or ["-"]
     if isinstance(value, bool):

@@ -1,54 +1,54 @@
-"""Ctrl-C during a fit: what was reached is written down, and how to go on is said."""
+"""Ctrl-C during a fit: writes a checkpoint and prints the command that resumes the fit."""
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dagp import modelfile
 from dagp.cli.app import CommandError
-from dagp.data import Sample
-from dagp.errors import StorageError
+from dagp.core.errors import StorageError
 from dagp.estimator import DAGP
-from dagp.memory import current
-from dagp.validation import check_parameters
-
-__all__ = ["Keeper"]
+from dagp.files import modelfile
+from dagp.inference.standardize import Sample
 
 
-class Keeper:
-    """Looks at a fit's memory now and then, and writes down what it saw last."""
+class InterruptCheckpoint:
+    """The run log of a fit and its last consistent copy, which Ctrl-C writes to the checkpoint."""
 
-    def __init__(self, model: DAGP):
-        self._model = model
-        self._seen: tuple[list[Any], Any] | None = None
+    def __init__(self, model: DAGP, sample: Sample):
+        self.log = modelfile.checkpoint_log(model, sample)
+        self._model, self._sample = model, sample
+        self._copy: tuple[list[Any], Any] | None = None
 
-    def look(self) -> None:
-        """Between two blocks of steps, where what is remembered belongs together."""
-        memory = current()
-        self._seen = (list(memory.finished), memory.note)
+    def copy_log(self) -> None:
+        """Copy the log; called between two blocks of steps, where it is consistent."""
+        self._copy = (list(self.log.finished), self.log.progress)
 
-    def end(self, sample: Callable[[int], Sample], checkpoint: Path) -> NoReturn:
-        """Keep a checkpoint and end; with the command to go on."""
-        if self._seen is not None:
-            self._write(sample)
-        if not checkpoint.exists():
-            raise CommandError("Stopped before there was anything to keep.", 130)
-        words = [word for word in sys.argv[1:] if word != "--resume"]
-        command = shlex.join(["dagp", *words, "--resume"])
-        raise CommandError(f"Stopped. {checkpoint} keeps what was done; go on with: {command}", 130)
-
-    def _write(self, sample: Callable[[int], Sample]) -> None:
-        assert self._seen is not None
-        finished, note = self._seen
-        processes = len(check_parameters(self._model))
-        # Every 0 seconds: the next note is written at once, whenever the last one was.
-        self._model.set_params(checkpoint_every=0.0, resume=False)
-        memory = modelfile.checkpoint(self._model, sample(processes))
-        assert memory is not None
-        memory.finished = finished
+    @contextmanager
+    def on_interrupt(self, checkpoint: Path) -> Iterator[None]:
+        """On Ctrl-C inside the ``with`` block, write the checkpoint and end the command."""
         try:
-            memory.pause(note)
+            yield
+        except KeyboardInterrupt:
+            self._stop(checkpoint)
+
+    def _stop(self, checkpoint: Path) -> NoReturn:
+        if self._copy is not None:
+            self._write(*self._copy)
+        if not checkpoint.exists():
+            raise CommandError("Stopped before the first checkpoint; nothing was saved.", 130)
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        command = f"continue with: {shlex.join(['dagp', *words, '--resume'])}"
+        raise CommandError(f"Stopped. Progress is saved in {checkpoint}; {command}", 130)
+
+    def _write(self, finished: list[Any], progress: Any) -> None:
+        # An interval of 0 seconds: written now, however recent the last checkpoint is.
+        self._model.set_params(checkpoint_every=0.0, resume=False)
+        log = modelfile.checkpoint_log(self._model, self._sample)
+        log.finished = finished
+        try:
+            log.save_progress(progress)
         except StorageError as error:
             raise CommandError(f"Stopped. {error}", 130) from error

@@ -1,4 +1,4 @@
-"""`dagp launch`: a fit in several processes of this machine, watched and restarted."""
+"""`dagp launch`: a fit in several workers (processes of this machine), monitored and restarted."""
 
 import contextlib
 import os
@@ -10,176 +10,176 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Annotated, NamedTuple
+from typing import IO, Annotated, NamedTuple, TypeAlias
 
 import typer
 
-from dagp.cli.app import CommandError, InputError, say
-from dagp.cli.together import HEARTBEAT, LOST
+from dagp.cli.app import CommandError, InputError, print_message
+from dagp.cli.worker import HEARTBEAT, WORKER_LOST
 from dagp.distributed import Place
 
-__all__ = ["launch"]
-
-LOOK = 0.1
-"""Seconds between two looks at the processes."""
+POLL = 0.1
+"""Seconds between two checks of the workers."""
 GRACE = 5.0
-"""Seconds that the others have to end by themselves when one has."""
-_CHATTER = b"[Gloo]"
-"""How lines begin that the communication library prints among the results."""
+"""Seconds for the other workers to exit by themselves after one has failed."""
+_GLOO_LOG = b"[Gloo]"
+"""Start of the lines that the communication library prints to stdout, between the results."""
+
+_Worker: TypeAlias = subprocess.Popen[bytes]
 
 
 def launch(
     command: Annotated[list[str], typer.Argument(help="After --: fit and its options.")],
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, help="How many.")] = 2,
+    workers: Annotated[
+        int, typer.Option("--workers", "-p", min=1, help="Number of workers to start.")
+    ] = 2,
     restarts: Annotated[
-        int, typer.Option(min=0, help="How often to go on after a process is lost.")
+        int, typer.Option(min=0, help="Maximum number of restarts after a lost worker.")
     ] = 3,
     patience: Annotated[
-        float, typer.Option(min=1, help="Seconds without progress before all are restarted.")
+        float, typer.Option(min=1, help="Seconds without progress before a restart.")
     ] = 600.0,
+    old_workers: Annotated[int | None, typer.Option("--processes", min=1, hidden=True)] = None,
 ) -> None:
-    """Fit in several processes that share the rows.
+    """Run a fit with several workers that share the rows.
 
-    dagp launch -p 2 -- fit data.csv -t y: when a process dies or gets stuck, all begin again
-    where the last checkpoint was written.
+    Example: dagp launch --workers 2 -- fit data.csv -t y. When a worker dies
+    or hangs, all workers are restarted from the last checkpoint.
     """
+    # --processes is the former name of --workers.
+    workers = workers if old_workers is None else old_workers
     if command[0] != "fit":
-        raise InputError(f"launch is for fit, and not for {command[0]!r}.")
+        raise InputError(f"launch can only run fit, got {command[0]!r}.")
     if command[1:2] == ["-"]:
-        raise InputError("Several processes cannot share standard input; name a file.")
-    words, gpus = command, _gpus()
-    if gpus and len(gpus) < processes:
-        raise InputError(f"--processes {processes}, but there are only {len(gpus)} GPUs.")
+        raise InputError("Workers cannot share standard input; name a file instead of -.")
+    words, gpus = command, _visible_gpus()
+    if gpus and len(gpus) < workers:
+        raise InputError(f"--workers {workers} needs one GPU each, found only {len(gpus)} GPU(s).")
     while True:
-        with _Crew.started(words, processes, gpus) as crew:
-            end = crew.watched(patience)
-        if end.final:
-            raise typer.Exit(end.code)
+        with _WorkerGroup.started(words, workers, gpus) as group:
+            outcome = group.wait(patience)
+        if not outcome.reason:
+            raise typer.Exit(outcome.code)
         if restarts == 0:
-            raise CommandError(f"{end.reason}. The last checkpoint is kept for --resume.", LOST)
+            kept = "The last checkpoint is kept for --resume."
+            raise CommandError(f"{outcome.reason}. {kept}", WORKER_LOST)
         restarts -= 1
-        say(f"{end.reason}; all begin again from the last checkpoint.")
-        # What is in the way of the model now can only be ours: it was looked for at the beginning.
+        print_message(f"{outcome.reason}; restarting all workers from the last checkpoint.")
+        # --force: the first run has checked the output, so a file there now is from this launch.
         words = [*command, *(w for w in ("--resume", "--force") if w not in command)]
 
 
-class _End(NamedTuple):
-    """How it ended."""
+class _Outcome(NamedTuple):
+    """Exit code of a group of workers, with the reason if a restart may help."""
 
     code: int
     reason: str = ""
 
-    @property
-    def final(self) -> bool:
-        """Whether another try would end in the same way."""
-        return not self.reason
 
+class _WorkerGroup:
+    """The workers of one fit, their logs and their heartbeat files."""
 
-class _Crew:
-    """Processes that fit together."""
-
-    def __init__(self, processes: list["subprocess.Popen[bytes]"], folder: Path):
-        self._processes = processes
-        self._folder = folder
-        self._began = time.time()
+    def __init__(self, workers: list[_Worker], folder: Path):
+        self._workers, self._folder, self._began = workers, folder, time.time()
 
     @staticmethod
     @contextlib.contextmanager
-    def started(words: Sequence[str], count: int, gpus: Sequence[str]) -> Iterator["_Crew"]:
-        """Start the processes; they are gone when the ``with`` block ends."""
+    def started(words: Sequence[str], count: int, gpus: Sequence[str]) -> Iterator["_WorkerGroup"]:
+        """Start the workers; they are killed when the ``with`` block ends."""
         coordinator = f"127.0.0.1:{_free_port()}"
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dagp-launch-")))
-            processes: list[subprocess.Popen[bytes]] = []
-            # Registered first, so that whatever happens while they start ends them.
-            stack.callback(lambda: _end_all(processes))
+            workers: list[_Worker] = []
+            # Registered first, so that an error while starting kills those already started.
+            stack.callback(lambda: _kill_all(workers))
             for index in range(count):
-                told = Place(coordinator, count, index).environment()
-                told[HEARTBEAT] = str(folder / f"{index}.beat")
-                if gpus:
-                    told["CUDA_VISIBLE_DEVICES"] = gpus[index]
-                errors = stack.enter_context((folder / f"{index}.log").open("wb"))
-                processes.append(_started(words, told, _cores(index, count), index, errors))
-            chatter = threading.Thread(target=_pass_on, args=(processes[0].stdout,), daemon=True)
-            chatter.start()
-            yield _Crew(processes, folder)
-            _end_all(processes)
-            chatter.join()
+                environment = Place(coordinator, count, index).environment()
+                environment[HEARTBEAT] = str(folder / f"{index}.beat")
+                environment |= {"CUDA_VISIBLE_DEVICES": gpus[index]} if gpus else {}
+                log = stack.enter_context((folder / f"{index}.log").open("wb"))
+                workers.append(_start_worker(words, environment, index, count, log))
+            forward = threading.Thread(target=_forward, args=(workers[0].stdout,), daemon=True)
+            forward.start()
+            yield _WorkerGroup(workers, folder)
+            _kill_all(workers)
+            forward.join()
 
-    def watched(self, patience: float) -> _End:
-        """Wait for the end, or make one."""
+    def wait(self, patience: float) -> _Outcome:
+        """Wait until all workers have finished, one has failed, or `patience` seconds are idle."""
         while True:
-            codes = [process.poll() for process in self._processes]
+            codes = [worker.poll() for worker in self._workers]
             if any(codes):
-                return self._failed()
+                return self._failure()
             if all(code == 0 for code in codes):
-                return _End(0)
-            if (quiet := self._quiet()) > patience:
-                return _End(LOST, f"Nothing has moved for {quiet:.0f} seconds")
-            time.sleep(LOOK)
+                return _Outcome(0)
+            if (idle := self._idle_seconds()) > patience:
+                return _Outcome(WORKER_LOST, f"No progress for {idle:.0f} seconds")
+            time.sleep(POLL)
 
-    def _failed(self) -> _End:
-        """One has ended otherwise than well: the others tell whose fault it was."""
+    def _failure(self) -> _Outcome:
+        """The cause of a failure, from the exit codes of all workers."""
         until = time.monotonic() + GRACE
-        while any(p.poll() is None for p in self._processes) and time.monotonic() < until:
-            time.sleep(LOOK)
-        codes = [process.poll() for process in self._processes]
-        gone = [index for index, code in enumerate(codes) if code is not None and code < 0]
-        if gone:
-            return _End(LOST, f"Process {gone[0]} ended with signal {-(codes[gone[0]] or 0)}")
-        if LOST in codes:
-            return _End(LOST, f"Process {codes.index(LOST)} lost the others")
+        while any(w.poll() is None for w in self._workers) and time.monotonic() < until:
+            time.sleep(POLL)
+        codes = [worker.poll() for worker in self._workers]
+        killed = [index for index, code in enumerate(codes) if code is not None and code < 0]
+        if killed:
+            signal = -(codes[killed[0]] or 0)
+            return _Outcome(WORKER_LOST, f"Worker {killed[0]} ended with signal {signal}")
+        if WORKER_LOST in codes:
+            return _Outcome(WORKER_LOST, f"Worker {codes.index(WORKER_LOST)} lost the others")
         if codes[0] is None or codes[0] == 0:
-            # The first process speaks for all, but had nothing to say.
+            # Only the leading worker prints, and it has not failed: show the log of one that has.
             index = next(i for i, code in enumerate(codes) if code)
-            say((self._folder / f"{index}.log").read_text(errors="replace").strip()[-2000:])
-        return _End(max(code or 0 for code in codes))
+            log = (self._folder / f"{index}.log").read_text(errors="replace")
+            print_message(log.strip()[-2000:])
+        return _Outcome(max(code or 0 for code in codes))
 
-    def _quiet(self) -> float:
-        """Seconds since the one that is furthest behind has shown that it gets on."""
-        beats = [self._folder / f"{index}.beat" for index in range(len(self._processes))]
-        seen = [beat.stat().st_mtime if beat.exists() else self._began for beat in beats]
-        return time.time() - min(seen)
+    def _idle_seconds(self) -> float:
+        """Seconds since the last heartbeat of the slowest worker."""
+        beats = [self._folder / f"{index}.beat" for index in range(len(self._workers))]
+        times = [beat.stat().st_mtime if beat.exists() else self._began for beat in beats]
+        return time.time() - min(times)
 
 
-def _started(
-    words: Sequence[str], told: dict[str, str], cores: set[int], index: int, errors: IO[bytes]
-) -> "subprocess.Popen[bytes]":
-    """One process; the first has our terminal to speak to."""
+def _start_worker(
+    words: Sequence[str], environment: dict[str, str], index: int, count: int, log: IO[bytes]
+) -> _Worker:
+    """Start one worker; the leading one writes to our terminal."""
     program = "from dagp.cli import main; main()"
-    process = subprocess.Popen(
+    worker = subprocess.Popen(
         [sys.executable, "-c", program, *words],
-        env={**os.environ, **told},
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if index == 0 else subprocess.DEVNULL,
-        stderr=None if index == 0 else errors,
-        # Ctrl-C is for us: we end them all.
+        stderr=None if index == 0 else log,
+        # Ctrl-C reaches only this process, which then kills all workers.
         start_new_session=True,
     )
-    if cores:
-        os.sched_setaffinity(process.pid, cores)
-    return process
+    if cores := _cores(index, count):
+        os.sched_setaffinity(worker.pid, cores)
+    return worker
 
 
-def _end_all(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
-    for process in processes:
-        process.kill()
-    for process in processes:
-        process.wait()
+def _kill_all(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.wait()
 
 
-def _pass_on(stream: IO[bytes]) -> None:
-    """Results on their way to our standard output."""
+def _forward(stream: IO[bytes]) -> None:
+    """Copy results to our stdout, without the log lines of the communication library."""
     for line in stream:
-        if not line.startswith(_CHATTER):
+        if not line.startswith(_GLOO_LOG):
             sys.stdout.buffer.write(line)
             sys.stdout.flush()
 
 
 def _cores(index: int, count: int) -> set[int]:
-    """This process's share of the cores; none where that cannot be said.
+    """Cores of one worker; empty on systems without CPU affinity.
 
-    Threads of one process that wait for cores another one holds would make both slow.
+    The cores are divided, because threads that wait for a core of another worker slow down both.
     """
     if not hasattr(os, "sched_getaffinity"):
         return set()
@@ -188,18 +188,18 @@ def _cores(index: int, count: int) -> set[int]:
     return set(mine or [cores[index % len(cores)]])
 
 
-def _gpus() -> list[str]:
-    """The GPUs that may be used, by the names that CUDA has for them."""
+def _visible_gpus() -> list[str]:
+    """CUDA names of the GPUs that may be used."""
     if os.environ.get("JAX_PLATFORMS", "").startswith("cpu"):
         return []
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name for name in visible.split(",") if name]
-    known = Path("/proc/driver/nvidia/gpus")
-    return [str(i) for i, _ in enumerate(known.iterdir())] if known.is_dir() else []
+    driver = Path("/proc/driver/nvidia/gpus")
+    return [str(i) for i, _ in enumerate(driver.iterdir())] if driver.is_dir() else []
 
 
 def _free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """A port that is free at the moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

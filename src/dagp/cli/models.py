@@ -1,33 +1,32 @@
-"""Model files, opened: the estimator, what its columns are called, and its data."""
+"""Model files on the command line: the estimator, its column names, and rows to show."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from dagp import modelfile, storage
 from dagp.cli import tables
 from dagp.cli.app import InputError
-from dagp.errors import StorageError
+from dagp.core.errors import StorageError
 from dagp.estimator import DAGP
-
-__all__ = ["Model", "data_of", "described", "inputs_of", "opened_model"]
+from dagp.files import format as storage
+from dagp.files import modelfile
 
 
 class Model(NamedTuple):
-    """A model file."""
+    """The content of a model file."""
 
     path: Path
     estimator: DAGP
     features: list[str] | None
-    """Names of the inputs, where the model knows them."""
+    """Names of the inputs; None if the model was fitted to an array without names."""
     inputs: int
     outputs: int
     target: str | None
 
 
-def described(path: Path) -> storage.Header:
-    """What a file says about itself, without its arrays."""
+def read_header(path: Path) -> storage.Header:
+    """The header of a model or checkpoint file, without its arrays."""
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a model file.")
     if not path.exists():
@@ -38,54 +37,52 @@ def described(path: Path) -> storage.Header:
         raise InputError(str(error)) from error
 
 
-def opened_model(path: Path) -> Model:
+def load_model(path: Path) -> Model:
     """The model in a file."""
-    about = described(path).about
+    about = read_header(path).about
     try:
         estimator = DAGP.load(path)
     except StorageError as error:
         raise InputError(str(error)) from error
     target = about.get("target")
     if not isinstance(target, str | None):
-        raise InputError(f"{path} is damaged: the name of its target is none.")
-    names = getattr(estimator, "feature_names_in_", None)
-    units = estimator.posterior_.units
-    return Model(
-        path,
-        estimator,
-        None if names is None else [str(name) for name in names],
-        units.x_unit.size,
-        units.y_unit.size,
-        target,
-    )
+        found = type(target).__name__
+        raise InputError(f"{path} is damaged: the target name must be a string, got {found}.")
+    names, units = getattr(estimator, "feature_names_in_", None), estimator.posterior_.units
+    features = None if names is None else [str(name) for name in names]
+    return Model(path, estimator, features, units.x_unit.size, units.y_unit.size, target)
 
 
-def inputs_of(model: Model, table: tables.Table, target: str | None) -> list[str]:
-    """The columns of a table that the model takes; by position where it knows no names."""
+def input_columns(model: Model, table: tables.Table, target: str | None) -> list[str]:
+    """The input columns of a table, by name, or by position if the model has no names."""
     if model.features is not None:
-        return tables.find(table, model.features)
+        return tables.require_columns(table, model.features)
     names = [name for name in table.columns if name != target]
     if len(names) != model.inputs:
         raise InputError(
-            f"{model.path} knows no names of columns and takes {model.inputs}; "
+            f"{model.path} has no column names and expects {model.inputs} input column(s); "
             f"{table.name} has {len(names)}."
         )
     return names
 
 
-def data_of(model: Model, data: str | None, target: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Complete rows to show: those of a table, or else those the model was fitted to."""
+def rows_to_show(
+    model: Model, data: str | None, target: str | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and outputs of complete rows: of the table `data`, or of the training data if None."""
     if data is None:
-        kept = modelfile.training_data(model.path)
-        if kept is None:
-            raise InputError(f"{model.path} was saved without its data; --data names some.")
-        X, y = kept
+        saved = modelfile.training_data(model.path)
+        if saved is None:
+            raise InputError(f"{model.path} was saved without its data; --data must name a table.")
+        X, y = saved
         keep = ~np.isnan(np.column_stack([X, y])).any(axis=1)
         return X[keep], y[keep]
+    if model.outputs > 1:
+        raise InputError(f"--data needs a model with one output; {model.path} has {model.outputs}.")
     name = target or model.target
-    if name is None or model.outputs > 1:
-        raise InputError(f"{model.path} does not say which column is the target; --target does.")
-    with tables.opened(data) as table:
-        names = [*inputs_of(model, table, name), *tables.find(table, [name])]
-        part = tables.complete(table, tables.read(table, names), names, drop=True)
-    return part.values[:, :-1], part.values[:, -1]
+    if name is None:
+        raise InputError(f"{model.path} has no target name; --target must name the output column.")
+    with tables.open_table(data) as table:
+        names = [*input_columns(model, table, name), *tables.require_columns(table, [name])]
+        rows = tables.complete_rows(table, tables.read_columns(table, names), names, drop=True)
+    return rows.values[:, :-1], rows.values[:, -1]

@@ -1,4 +1,4 @@
-"""How a fit is going, and what it found, in the terminal."""
+"""Terminal output of a fit: progress bar or log lines, warnings, and the summary."""
 
 import time
 import warnings
@@ -10,23 +10,23 @@ import numpy as np
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dagp import summary
-from dagp.cli.app import console, messages, say
+from dagp.cli.app import console, messages, print_message
+from dagp.describe import summary
 from dagp.estimator import DAGP
-from dagp.train import Progress as Step
+from dagp.fitting import fit_estimator
+from dagp.inference.run_log import RunLog
+from dagp.inference.train import Progress as Step
 
-__all__ = ["fit_with_progress", "noted", "show_summary"]
-
-EVERY = 30.0
-"""Seconds between lines where no bar can be drawn."""
+LOG_INTERVAL = 30.0
+"""Seconds between log lines, where stderr is no terminal and no bar can be drawn."""
 _TRAINING = ("train", "batches")
 """Phases that end after `max_iter` steps at the latest."""
-_HERE = {"n_init": "--starts", "max_iter": "--max-iter", "batch_size": "--batch-size"}
-"""What settings of the estimator are called here."""
+_OPTIONS = {"n_init": "--starts", "max_iter": "--max-iter", "batch_size": "--batch-size"}
+"""Command-line options of the estimator's settings."""
 
 
 class Pace:
-    """Seconds a step takes in the present phase, and so how long the phase can last at most."""
+    """Seconds per step in the current phase, and the time left at that pace."""
 
     def __init__(self, steps: int):
         self._steps = steps
@@ -34,7 +34,7 @@ class Pace:
         self._began = (0, 0.0)
 
     def left(self, step: Step) -> str:
-        """At most so long, as text; empty where nothing can be said."""
+        """Upper limit of the time left, as text; empty outside the training phases."""
         now = time.monotonic()
         if self._phase != (step.phase, step.start) or step.step <= self._began[0]:
             self._phase, self._began = (step.phase, step.start), (step.step, now)
@@ -46,87 +46,90 @@ class Pace:
         return f"at most {seconds // 60}:{seconds % 60:02d} left"
 
 
-class Clock:
-    """Strikes now and then: lines in a log file, where a bar cannot be drawn."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def struck(self) -> bool:
-        """Whether it is time for a line."""
-        due = time.monotonic() - self._last >= EVERY
-        if due:
-            self._last = time.monotonic()
-        return due
-
-
 def fit_with_progress(
     model: DAGP,
     X: np.ndarray,
     y: np.ndarray,
-    *,
-    also: Callable[[], Any] = lambda: None,
+    after_block: Callable[[], Any] = lambda: None,
+    log: RunLog | None = None,
     **more: Any,
 ) -> DAGP:
-    """Fit and show where the search is; `also` is called whenever there is news."""
+    """Fit and show the progress; `after_block` runs after each block. The checkpoint is kept."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
-        TextColumn("{task.fields[bound]}"),
+        TextColumn("{task.fields[elbo]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    pace = Pace(model.max_iter)
-    quiet, clock = not messages.is_terminal, Clock()
-    with Progress(*columns, console=messages, transient=True, disable=quiet) as progress:
-        task = progress.add_task("compiling", total=None, bound="", left="")
+    pace, logged = Pace(model.max_iter), time.monotonic()
+    with _progress(*columns) as progress:
+        task = progress.add_task("compiling", total=None, elbo="", left="")
 
         def show(step: Step) -> bool:
-            long = step.phase in _TRAINING
-            place = f"{step.phase}, start {step.start + 1}, step {step.step}"
-            bound, left = f"bound {step.bound:.1f}", pace.left(step)
+            nonlocal logged
+            training = step.phase in _TRAINING
+            position = f"{step.phase}, start {step.start + 1}, step {step.step}"
+            elbo, left = f"ELBO {step.bound:.1f}", pace.left(step)
             progress.update(
                 task,
-                description=place,
-                total=model.max_iter if long else None,
-                completed=step.step if long else 0,
-                bound=bound,
+                description=position,
+                total=model.max_iter if training else None,
+                completed=step.step if training else 0,
+                elbo=elbo,
                 left=left,
             )
-            if quiet and clock.struck():
-                say(", ".join(filter(None, (place, bound, left))))
-            also()
+            if progress.disable and time.monotonic() - logged >= LOG_INTERVAL:
+                logged = time.monotonic()
+                print_message(", ".join(filter(None, (position, elbo, left))))
+            after_block()
             return False
 
-        return model.set_params(callbacks=(show,)).fit(X, y, **more).set_params(callbacks=())
+        fit_estimator(model.set_params(callbacks=(show,)), X, y, log=log, **more)
+        return model.set_params(callbacks=())
+
+
+def _progress(*columns: Any) -> Progress:
+    """A progress display on stderr, if that is a terminal."""
+    quiet = not messages.is_terminal
+    return Progress(*columns, console=messages, transient=True, disable=quiet)
 
 
 @contextmanager
-def noted(aloud: bool = True) -> Iterator[list[str]]:
-    """Warnings as notes on stderr, without the places in the code that they come from."""
+def spinner(text: str = "") -> Iterator[Callable[[str], None]]:
+    """A spinner in the terminal; yields a function that sets its text."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with _progress(*columns) as progress:
+        task = progress.add_task(text, total=None)
+        yield lambda text: progress.update(task, description=text)
+
+
+@contextmanager
+def warnings_as_notes(show: bool = True) -> Iterator[list[str]]:
+    """Collect warnings as notes, printed to stderr at the end without their code locations."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
-        # Columns are matched by name before the model sees them, as plain arrays.
+        # The commands match columns by name and pass plain arrays to the model.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield notes
-    notes += dict.fromkeys(_worded(str(warning.message)) for warning in caught)
-    for note in notes:
-        if aloud:
-            say(f"Note: {note}")
+    notes += dict.fromkeys(_with_option_names(str(warning.message)) for warning in caught)
+    for note in notes if show else ():
+        print_message(f"Note: {note}")
 
 
-def _worded(message: str) -> str:
-    for name, option in _HERE.items():
+def _with_option_names(message: str) -> str:
+    """A warning of the library with command-line options in place of Python names."""
+    for name, option in _OPTIONS.items():
         message = message.replace(name, option)
     message = message.replace("Look at alternatives_[0]; labels", "Labels (--labels)")
     return message.replace(", and see alternatives_", "").replace("(inducing=...)", "(--inducing)")
 
 
 def show_summary(model: DAGP) -> None:
-    """The summary as a table in the terminal."""
+    """Print the summary as a table."""
     table = Table(title=summary.headline(model), title_justify="left", title_style="")
     for name in summary.COLUMNS:
         table.add_column(name, overflow="fold")

@@ -1,4 +1,4 @@
-"""`dagp report`: one page about a model, to be opened offline."""
+"""`dagp report`: a self-contained HTML page about a model."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,38 +6,40 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from dagp import report as pages
-from dagp.cli.app import Force, ModelFile, Shown, Target, check_output, console
-from dagp.cli.models import data_of, opened_model
-from dagp.cli.progress import noted
-
-__all__ = ["report"]
+from dagp import report as html_report
+from dagp.cli import options
+from dagp.cli.app import check_output, console, print_result
+from dagp.cli.models import load_model, rows_to_show
+from dagp.cli.progress import warnings_as_notes
 
 
 def report(
-    model: ModelFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Page to write.")] = Path("report.html"),
-    data: Shown = None,
-    target: Target = None,
-    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
-    force: Force = False,
+    model: options.ModelFile,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path(
+        "report.html"
+    ),
+    data: options.DataTable = None,
+    target: options.Target = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    force: options.Force = False,
 ) -> None:
-    """Write one self-contained page: pictures, tables, settings."""
+    """Write a self-contained HTML page: figures, tables, settings."""
     check_output(out, force)
-    fitted = opened_model(model)
+    fitted = load_model(model)
     name = target or fitted.target
     settings = {"model file": model.name, "data": data or "kept in the model file"}
     if name is not None:
         settings["target"] = name
     heading = {} if title is None else {"title": title}
-    with noted(), console.status("writing"):
-        X, y = data_of(fitted, data, target)
-        pages.write(fitted.estimator, X, _named(y, name), out, settings=settings, **heading)
-    console.print(f"Page: {out}", markup=False, highlight=False, soft_wrap=True)
+    with warnings_as_notes(), console.status("writing"):
+        X, y = rows_to_show(fitted, data, target)
+        named = _with_name(y, name)
+        html_report.write(fitted.estimator, X, named, out, settings=settings, **heading)
+    print_result(f"Report: {out}")
 
 
-def _named(y: np.ndarray, name: str | None) -> Any:
-    """The output under its name, where there is something to hold it."""
+def _with_name(y: np.ndarray, name: str | None) -> Any:
+    """The output as a named column, if pyarrow is installed."""
     if name is None or y.ndim > 1:
         return y
     try:

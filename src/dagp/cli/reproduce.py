@@ -5,14 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich import progress as bars
 
 from dagp.cli.app import console
 from dagp.experiments import capabilities
@@ -21,10 +14,8 @@ from dagp.experiments.figures import FIGURES
 from dagp.experiments.runner import EXPERIMENTS, FIRST_SEED, Task, run, tasks
 from dagp.experiments.tables import markdown
 
-__all__ = ["reproduce"]
 
-
-class What(StrEnum):
+class ExperimentName(StrEnum):
     """Experiments by name."""
 
     noise = "noise"
@@ -35,45 +26,46 @@ class What(StrEnum):
 
 
 def reproduce(
-    what: Annotated[What, typer.Argument(help="Which experiment.")],
+    what: Annotated[ExperimentName, typer.Argument(help="Experiment to run.")],
     seeds: Annotated[int, typer.Option(min=1, help="Data sets per variant.")] = 10,
     models: Annotated[
-        str | None, typer.Option(help="Models to run, separated by commas; all if left out.")
+        str | None, typer.Option(help="Models to run, separated by commas; all if omitted.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Fits at a time, each its own process.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run in parallel.")] = 1,
     quick: Annotated[
         bool, typer.Option("--quick", help="One seed, small data: a check, not a result.")
     ] = False,
-    figures: Annotated[bool, typer.Option(help="Draw the figures too.")] = True,
+    figures: Annotated[bool, typer.Option(help="Also plot the figures.")] = True,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables and figures.")] = Path(
         "results"
     ),
 ) -> None:
-    """Compute the paper's tables and figures, beside the published numbers.
+    """Compute the paper's tables and figures, next to the published numbers.
 
-    Fits that are already in the folder are not computed again: a run that was stopped goes on
-    where it was.
+    Fits whose results are already in the folder are not repeated: an
+    interrupted run continues when it is started again.
     """
-    names = [what.value] if what is not What.all else [*EXPERIMENTS, What.capabilities.value]
+    everything = what is ExperimentName.all
+    names = [*EXPERIMENTS, ExperimentName.capabilities.value] if everything else [what.value]
     chosen = None if models is None else [name.strip() for name in models.split(",")]
     _check_models(chosen, names)
-    wanted = {name: _tasks(name, seeds, chosen, quick, what) for name in names}
+    # All tasks before the first fit: an error in one of them must not cost the fits of others.
+    seeds = 1 if quick else seeds
+    known = [name for name in names if name in EXPERIMENTS]
+    planned = {name: _tasks(name, seeds, chosen, quick, everything) for name in known}
     folder = out / ("reproduce-quick" if quick else "reproduce")
     for name in names:
-        if name == What.capabilities.value:
-            _capabilities(folder, chosen)
-            continue
-        rows = _fits(wanted[name], folder / f"{name}.csv", jobs, EXPERIMENTS[name].title)
-        report = folder / f"{name}.md"
-        report.write_text(markdown(EXPERIMENTS[name], rows))
-        console.print(f"[bold]{report}[/bold]")
+        if name in planned:
+            _run_experiment(name, planned[name], folder, jobs)
+        else:
+            _run_capabilities(folder, chosen)
         if figures and name in FIGURES:
-            for picture in FIGURES[name](folder, FIRST_SEED, quick):
-                console.print(f"[bold]{picture}[/bold]")
+            for figure in FIGURES[name](folder, FIRST_SEED, quick):
+                console.print(f"[bold]{figure}[/bold]")
 
 
 def _check_models(chosen: list[str] | None, names: list[str]) -> None:
-    """Every model that is asked for is somewhere among what is run: no wrong name costs a fit."""
+    """Raise BadParameter for a model of none of the experiments, before anything runs."""
     known = {
         model: None
         for name in names
@@ -81,53 +73,63 @@ def _check_models(chosen: list[str] | None, names: list[str]) -> None:
     }
     unknown = [model for model in chosen or [] if model not in known]
     if unknown:
-        there = ", ".join(known)
         raise typer.BadParameter(
-            f"There is no model {unknown[0]!r}; there are {there}.", param_hint="--models"
+            f"There is no model {unknown[0]!r}; expected some of {', '.join(known)}.",
+            param_hint="--models",
         )
 
 
-def _tasks(name: str, seeds: int, chosen: list[str] | None, quick: bool, what: What) -> list[Task]:
-    """All that is asked for, before anything runs."""
-    if name == What.capabilities.value:
-        return []
+def _tasks(
+    name: str, seeds: int, chosen: list[str] | None, quick: bool, everything: bool
+) -> list[Task]:
+    """The fits of one experiment; with `all`, of those chosen models that it has."""
     experiment = EXPERIMENTS[name]
-    if chosen is not None and what is What.all:
+    if chosen is not None and everything:
         chosen = [model for model in chosen if model in experiment.competitors]
-    count = 1 if quick else seeds
-    return tasks(experiment, range(FIRST_SEED, FIRST_SEED + count), chosen, quick)
+    return tasks(experiment, range(FIRST_SEED, FIRST_SEED + seeds), chosen, quick)
 
 
-def _fits(wanted: list[Task], record: Path, jobs: int, title: str) -> list[Row]:
+def _run_experiment(name: str, planned: list[Task], folder: Path, jobs: int) -> None:
+    """Run the fits that are missing and write the table."""
+    experiment = EXPERIMENTS[name]
+    rows = _fits(planned, folder / f"{name}.csv", jobs, experiment.title)
+    table = folder / f"{name}.md"
+    table.write_text(markdown(experiment, rows))
+    console.print(f"[bold]{table}[/bold]")
+
+
+def _fits(planned: list[Task], record: Path, jobs: int, title: str) -> list[Row]:
+    """Results of the fits, with a progress bar."""
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-        TextColumn("{task.fields[last]}"),
+        "{task.description}",
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        "left",
+        bars.TimeRemainingColumn(elapsed_when_finished=False),
+        "{task.fields[last]}",
     )
-    with Progress(*columns, console=console) as progress:
+    with bars.Progress(*columns, console=console) as progress:
         bar = progress.add_task(title, total=None, last="")
 
-        def tell(done: int, total: int, row: Row) -> None:
+        def show(done: int, total: int, row: Row) -> None:
             last = f"{row['model']}, {row['variant']}: {row['seconds']:.0f} s"
             progress.update(bar, completed=done, total=total, last=last)
 
-        return run(wanted, record, jobs=jobs, tell=tell)
+        return run(planned, record, jobs=jobs, callback=show)
 
 
-def _capabilities(folder: Path, chosen: list[str] | None) -> None:
-    shown: dict[str, dict[str, bool]] = {}
-    with Progress(console=console) as progress:
+def _run_capabilities(folder: Path, chosen: list[str] | None) -> None:
+    """Run the capability checks and write their table."""
+    results: dict[str, dict[str, bool]] = {}
+    with bars.Progress(console=console) as progress:
         known = {n: m for n, m in capabilities.MODELS.items() if chosen is None or n in chosen}
         bar = progress.add_task("Capabilities", total=len(known))
         for name, model in known.items():
-            shown[name] = capabilities.demonstrate(model)
+            results[name] = capabilities.demonstrate(model)
             progress.advance(bar)
     folder.mkdir(parents=True, exist_ok=True)
-    report = folder / "capabilities.md"
-    report.write_text(capabilities.markdown(shown))
-    console.print(report.read_text(), markup=False)
-    console.print(f"[bold]{report}[/bold]")
+    table = folder / "capabilities.md"
+    table.write_text(capabilities.markdown(results))
+    console.print(table.read_text(), markup=False)
+    console.print(f"[bold]{table}[/bold]")

@@ -1,8 +1,9 @@
-"""Tables in and out: CSV and Parquet files, standard input and output."""
+"""Reads tables from CSV and Parquet files or standard input, and writes predictions."""
 
 import csv
 import difflib
 import json
+import math
 import re
 import shutil
 import sys
@@ -14,27 +15,15 @@ from typing import Any, BinaryIO, TextIO, TypeAlias
 
 import numpy as np
 
-from dagp.cli.app import InputError, say
+from dagp.cli.app import InputError, NotNumericError, print_message
 from dagp.cli.csvfile import CHUNK, CsvTable, Part
-
-__all__ = [
-    "Columns",
-    "Table",
-    "complete",
-    "find",
-    "opened",
-    "read",
-    "write_csv",
-    "write_json",
-    "write_parquet",
-]
 
 STDIN = "-"
 Columns: TypeAlias = list[np.ndarray]
 
 
 class ParquetTable:
-    """A table in a Parquet file, read a part at a time."""
+    """A table in a Parquet file, read in parts of `CHUNK` rows."""
 
     def __init__(self, name: str, file: BinaryIO):
         parquet = _arrow(name)
@@ -43,11 +32,11 @@ class ParquetTable:
             self._file = parquet.ParquetFile(file)
         except (ValueError, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise InputError(f"{name} is not a whole Parquet file: {reason}") from error
+            raise InputError(f"{name} is not a complete Parquet file: {reason}") from error
         self.columns: list[str] = self._file.schema_arrow.names
 
     def parts(self, wanted: Sequence[str]) -> Iterator[Part]:
-        """The wanted columns, some rows at a time."""
+        """Iterate over the wanted columns in parts of `CHUNK` rows."""
         import pyarrow as pa
 
         first = 1
@@ -64,23 +53,26 @@ class ParquetTable:
             first += len(values)
 
     def _check_type(self, name: str, types: Any) -> None:
+        """Raise NotNumericError for a column of another type than numbers."""
         kind = self._file.schema_arrow.field(name).type
         numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
         if not any(test(kind) for test in numeric):
-            raise InputError(f"{self.name}, column {name!r} holds {kind}, not numbers.")
+            raise NotNumericError(f"{self.name}, column {name!r} holds {kind}, not numbers.")
 
 
 Table: TypeAlias = CsvTable | ParquetTable
 
 
 @contextmanager
-def opened(path: str, delimiter: str | None = None, decimal: str | None = None) -> Iterator[Table]:
-    """A table in a file, or on standard input; what was found out about it is said."""
+def open_table(
+    path: str, delimiter: str | None = None, decimal: str | None = None
+) -> Iterator[Table]:
+    """Open a file or standard input as a table; prints notes about its detected format."""
     if decimal not in (None, ".", ","):
-        raise InputError(f"--decimal is . or , and not {decimal!r}.")
+        raise InputError(f"--decimal must be '.' or ',', got {decimal!r}.")
     delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
     if delimiter is not None and len(delimiter) != 1:
-        raise InputError(f"--delimiter is one character, or tab, and not {delimiter!r}.")
+        raise InputError(f"--delimiter must be one character or tab, got {delimiter!r}.")
     with _bytes(path) as file:
         start = file.read(4)
         file.seek(0)
@@ -90,13 +82,14 @@ def opened(path: str, delimiter: str | None = None, decimal: str | None = None) 
         else:
             table = CsvTable(name, file, delimiter, decimal)
         for note in table.notes:
-            say(note)
+            print_message(note)
         yield table
 
 
 def _bytes(path: str) -> BinaryIO:
+    """Open a file for reading, with errors for the user."""
     if path == STDIN:
-        # Read more than once, and too large for memory perhaps.
+        # A copy on disk: the table is read twice and may be larger than memory.
         copy = tempfile.TemporaryFile()  # noqa: SIM115
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.seek(0)
@@ -115,34 +108,32 @@ def _arrow(name: str) -> Any:
     try:
         import pyarrow.parquet
     except ModuleNotFoundError as missing:
-        raise InputError(f"{name}: Parquet needs pyarrow: pip install pyarrow.") from missing
+        raise InputError(f"{name}: Parquet needs pyarrow (pip install pyarrow).") from missing
     return pyarrow.parquet
 
 
-def find(table: Table, wanted: Iterable[str]) -> list[str]:
-    """The wanted columns, each there exactly once."""
+def require_columns(table: Table, wanted: Iterable[str]) -> list[str]:
+    """The wanted columns; raises InputError unless the table has each of them exactly once."""
     names = list(wanted)
     for name in names:
-        count = table.columns.count(name)
+        count, known = table.columns.count(name), table.columns
         if count == 1:
             continue
         if count > 1:
             raise InputError(f"{table.name} has {count} columns called {name!r}; rename them.")
-        if len(table.columns) == 1:
-            only = table.columns[0]
-            raise InputError(
-                f"{table.name} has no column {name!r}, only one called {only[:80]!r}; "
-                "if that is several, --delimiter names what stands between them."
-            )
-        near = nearest(name, table.columns)
+        if len(known) == 1:
+            only = f"only one called {known[0][:80]!r}"
+            hint = "if that is several columns, set --delimiter"
+            raise InputError(f"{table.name} has no column {name!r}, {only}; {hint}.")
+        near = _nearest(name, known)
         guess = f" Did you mean {near!r}?" if near else ""
-        shown = ", ".join(map(repr, table.columns[:20])) + (", …" * (len(table.columns) > 20))
+        shown = ", ".join(map(repr, known[:20])) + (", …" * (len(known) > 20))
         raise InputError(f"{table.name} has no column {name!r}.{guess} It has {shown}.")
     return names
 
 
-def nearest(name: str, columns: Sequence[str]) -> str | None:
-    """The column that somebody who wrote `name` may have meant: units are often left out."""
+def _nearest(name: str, columns: Sequence[str]) -> str | None:
+    """The most similar column; one that extends `name` comes first, as units are often omitted."""
     lower = {column.lower(): column for column in columns}
     wanted = name.lower()
     longer = [known for known in lower if re.search(rf"\b{re.escape(wanted)}", known)]
@@ -151,16 +142,16 @@ def nearest(name: str, columns: Sequence[str]) -> str | None:
     return lower[near[0]] if near else None
 
 
-def read(table: Table, wanted: Sequence[str]) -> Part:
-    """The wanted columns of all rows."""
+def read_columns(table: Table, wanted: Sequence[str]) -> Part:
+    """Read the wanted columns of all rows."""
     parts = list(table.parts(wanted))
     if not parts:
         raise InputError(f"{table.name} has a header and no rows.")
     return Part(*(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
 
 
-def complete(table: Table, part: Part, names: Sequence[str], drop: bool) -> Part:
-    """The rows without missing values, where they may be left out; otherwise where the first is."""
+def complete_rows(table: Table, part: Part, names: Sequence[str], drop: bool) -> Part:
+    """Drop rows with empty cells, or raise InputError with the first one if not `drop`."""
     absent = np.isnan(part.values)
     keep = ~absent.any(axis=1)
     if keep.all():
@@ -169,11 +160,11 @@ def complete(table: Table, part: Part, names: Sequence[str], drop: bool) -> Part
         row, column = np.argwhere(absent)[0]
         raise InputError(
             f"{table.name} has {absent.sum()} empty cell(s), the first in row {part.rows[row]}, "
-            f"column {names[column]!r}; --missing drop leaves such rows out."
+            f"column {names[column]!r}; --missing drop omits such rows."
         )
     if not keep.any():
-        raise InputError(f"{table.name}: every row has an empty cell; nothing is left to fit.")
-    say(f"{int((~keep).sum())} of {len(absent)} rows have empty cells and are left out.")
+        raise InputError(f"{table.name}: every row has an empty cell; no rows are left.")
+    print_message(f"{int((~keep).sum())} of {len(absent)} rows have empty cells and are dropped.")
     return Part(part.rows[keep], part.values[keep])
 
 
@@ -181,7 +172,7 @@ def complete(table: Table, part: Part, names: Sequence[str], drop: bool) -> Part
 
 
 def write_csv(file: TextIO, names: Sequence[str], parts: Iterable[Columns]) -> None:
-    """Rows with a header; numbers in full, nothing where there is none."""
+    """Write a header and rows; numbers in full precision, empty cells for NaN."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
     for columns in parts:
@@ -190,21 +181,20 @@ def write_csv(file: TextIO, names: Sequence[str], parts: Iterable[Columns]) -> N
 
 
 def write_json(file: TextIO, names: Sequence[str], parts: Iterable[Columns]) -> None:
-    """One object with the names of the columns and the rows."""
+    """Write one object with column names and rows; null for NaN and infinity."""
     file.write(f'{{"columns": {json.dumps(list(names))}, "rows": [')
     between = ""
     for columns in parts:
-        lists = [[None if v != v else v for v in column.tolist()] for column in columns]
-        for row in zip(*lists, strict=True):
-            # The end of a support can be infinite, which JSON cannot say.
-            finite = [None if v in (np.inf, -np.inf) else v for v in row]
+        for row in zip(*(column.tolist() for column in columns), strict=True):
+            # The ends of an interval can be infinite, which JSON cannot represent either.
+            finite = [v if math.isfinite(v) else None for v in row]
             file.write(f"{between}\n{json.dumps(finite)}")
             between = ","
     file.write("\n]}\n")
 
 
 def write_parquet(file: BinaryIO, names: Sequence[str], parts: Iterable[Columns]) -> None:
-    """The columns, a group of rows at a time."""
+    """Write the columns, one row group per part."""
     import pyarrow as pa
 
     parquet, writer = _arrow("The output"), None

@@ -1,13 +1,16 @@
-"""Data sets with the truth about every point: those of the paper, and harder ones.
+"""Simulated data sets with known assignments: those of the paper, and harder ones.
 
-Each function returns a scikit-learn ``Bunch``: training data ``X``, ``y``, the process that
-produced each point in ``process``, and a test set. The harder ones also say in ``separable`` which
-points somebody who knows the functions and the noise could assign.
+Each function returns a scikit-learn ``Bunch``: training data ``X``, ``y``, the ``process`` of each
+row, and, unless stated otherwise, the noise-free functions on a regular grid, ``X_test`` and
+``y_test`` of shape (n_test, K), NaN where a process is absent. The harder ones also mark in
+``separable`` the rows that can be assigned given the true functions and noise. Arguments of all:
+the standard deviation ``noise``, the numbers ``n`` of training rows and ``n_test`` of test inputs,
+and ``random_state``, a seed or random generator.
 """
 
-from dagp.datasets.harder import crossings, heteroscedastic, rare, sheets, switch, trajectories
+from dagp.datasets.harder import crossings, heteroscedastic, rare, steps, switch, trajectories
 from dagp.datasets.paper import cartpole, multimodal, noise_separation
-from dagp.datasets.steps import steps
+from dagp.datasets.surfaces import sheets
 
 __all__ = [
     "cartpole",

@@ -1,21 +1,47 @@
-"""Random smooth curves that cross as often as asked, clearly enough to be told apart."""
+"""Random smooth curves, noisy observations of them, and checks of the common arguments."""
 
 import itertools
-from collections.abc import Callable
+import math
+import numbers
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
+from sklearn.utils import Bunch
 
-__all__ = ["END", "Function", "braid", "passing", "wave"]
+from dagp.core.random import as_random_state
+from dagp.core.typing import RandomState
 
 Function = Callable[[np.ndarray], np.ndarray]
-"""Of inputs (N,): one function gives (N,), several together (N, K)."""
+"""Maps inputs (N,) to (N,), or to (N, K) for K curves together."""
 
 END = 10.0
-"""One-dimensional inputs live on [0, 10]."""
+"""One-dimensional inputs are in [0, 10]."""
+_APART = 6.0
+"""Distance between curves, in noise standard deviations, from which rows are separable."""
+
+
+def check_whole(name: str, value: int, low: int, high: int | None = None) -> None:
+    """Raise unless value is a whole number in that range."""
+    if not isinstance(value, numbers.Integral) or value < low or (high and value > high):
+        span = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise ValueError(f"{name} must be a whole number {span}, got {value!r}.")
+
+
+def check_common(
+    noise: float | Iterable[float], n: int, n_test: int, random_state: RandomState
+) -> np.random.RandomState:
+    """Check the arguments that all data sets have; returns the random generator."""
+    for std in noise if isinstance(noise, Iterable) else (noise,):
+        if not 0 <= std < math.inf:
+            raise ValueError(f"noise must be a standard deviation of at least 0, got {std!r}.")
+    check_whole("n", n, 1)
+    check_whole("n_test", n_test, 1)
+    return as_random_state(random_state)
 
 
 def wave(rng: np.random.RandomState, lowest: int = 1, end: float = END) -> Function:
-    """A smooth random function of three waves, the longest of `end` / `lowest`; mean square 1."""
+    """A random sum of three sines, the longest of period `end` / `lowest`; mean square 1."""
     frequency = lowest + np.arange(3)
     size = rng.standard_normal(3) / frequency**2
     size *= np.sqrt(2 / np.sum(size**2))
@@ -24,25 +50,20 @@ def wave(rng: np.random.RandomState, lowest: int = 1, end: float = END) -> Funct
 
 
 def braid(processes: int, crossings: int, amplitude: float, rng: np.random.RandomState) -> Function:
-    """Curves of which every two cross `crossings` times, drawn until they clearly do."""
-    # The gap between neighbours is a sine of about this height, turning at no less than 0.6 of the
-    # mean speed; the waves of the curves' own must not take away much of its slope.
+    """Curves of which every two cross `crossings` times, by rejection sampling."""
+    # The gap between neighbours is a sine of about this height, with at least 0.6 of its mean
+    # angular speed; the individual waves of the curves must not reduce its slope much.
     height = 2 * amplitude * np.sin(np.pi / processes)
     steepness = 0.35 * height * crossings * np.pi / END
-    while True:
-        curves = _strands(processes, crossings, amplitude, rng)
-        if _cross_clearly(curves, crossings, steepness, 0.5):
-            return curves
+    draws = (_strands(processes, crossings, amplitude, rng) for _ in itertools.count())
+    return next(curves for curves in draws if _cross_clearly(curves, crossings, steepness, 0.5))
 
 
 def _strands(
     processes: int, crossings: int, amplitude: float, rng: np.random.RandomState
 ) -> Function:
-    """One curve in `processes` phases of the same turning, so that the difference of two turns too.
-
-    Over the range the phase grows by π per crossing, and a sinusoid has one zero in every π. It
-    grows at uneven speed, and every curve has a size and a small wave of its own.
-    """
+    """Cosines of a common angle with different phases, so that differences are sinusoids too."""
+    # Over the range the angle grows, at varying speed, by π per crossing: one zero in every π.
     warp = rng.uniform(0, 2 * np.pi)
     if crossings:
         spread = np.arange(processes) + rng.uniform(-0.15, 0.15, processes)
@@ -55,25 +76,23 @@ def _strands(
 
     def curves(x: np.ndarray) -> np.ndarray:
         t = 2 * np.pi * x / END
-        turned = crossings / 2 * (t + 0.4 * np.sin(t + warp))
-        wound = size * np.cos(turned[:, None] + phase)
-        wobble = 0.1 * np.stack([single(x) for single in own], axis=1)
-        return 0.5 * trend(x)[:, None] + amplitude * (wound + wobble)
+        angle = crossings / 2 * (t + 0.4 * np.sin(t + warp))
+        cosines = size * np.cos(angle[:, None] + phase)
+        waves = 0.1 * np.stack([single(x) for single in own], axis=1)
+        return 0.5 * trend(x)[:, None] + amplitude * (cosines + waves)
 
     return curves
 
 
 def passing(targets: int, rng: np.random.RandomState) -> Function:
-    """Paths of which every two cross once, drawn until they clearly do."""
-    while True:
-        paths = _paths(targets, rng)
-        if _cross_clearly(paths, 1, 0.3, 1.0):
-            return paths
+    """Paths of which every two cross once, by rejection sampling."""
+    draws = (_paths(targets, rng) for _ in itertools.count())
+    return next(paths for paths in draws if _cross_clearly(paths, 1, 0.3, 1.0))
 
 
 def _paths(targets: int, rng: np.random.RandomState) -> Function:
-    """Nearly straight lines; the order at the end is that at the start, reversed."""
-    # One target in every two units of the line, with some distance to the next.
+    """Nearly straight lines; their order at the end is the reverse of that at the start."""
+    # One target per two units of the line, with some distance to the next.
     start, end = 2 * (np.arange(targets) + rng.uniform(0.1, 0.9, (2, targets))) - targets
     order = rng.permutation(targets)
     start, velocity = start[order], (end[::-1] - start)[order] / END
@@ -89,7 +108,7 @@ def _paths(targets: int, rng: np.random.RandomState) -> Function:
 def _cross_clearly(curves: Function, crossings: int, steepness: float, apart: float) -> bool:
     """Whether every pair crosses that often, steeply, inside the range and away from other pairs.
 
-    Without a crossing, no pair comes closer than a tenth of the largest gap.
+    Without crossings, no pair may come closer than a tenth of the largest gap.
     """
     grid = np.linspace(0, END, 200 * (crossings + 1) + 1)
     values = curves(grid)
@@ -105,9 +124,48 @@ def _cross_clearly(curves: Function, crossings: int, steepness: float, apart: fl
         places.extend(grid[before] - gap[before] / slope)
     if not places:
         return True
-    # Both margins shrink with the number of crossings such that a fair part of the draws passes:
-    # the closest two of many random places are about the range over their squared number apart.
+    # Both margins shrink with the number of crossings, so that enough draws are accepted: the
+    # closest two of n random places are about the range / n² apart.
     margin = 0.3 / values.shape[1] * END / crossings
     inside = margin < min(places) and max(places) < END - margin
     closest = np.diff(np.sort(places)).min(initial=np.inf)
     return bool(inside and closest > apart * END / len(places) ** 2)
+
+
+def observe(
+    curves: Function,
+    std: Function | float,
+    x: np.ndarray,
+    process: np.ndarray,
+    n_test: int,
+    rng: np.random.RandomState,
+) -> Bunch:
+    """Noisy values of the curves at x, each row from the curve that `process` gives."""
+    truth, row = curves(x), np.arange(len(x))
+    grid = np.linspace(0, END, n_test)
+    spread = std(x) if callable(std) else np.full(truth.shape, std)
+    y = truth[row, process] + spread[row, process] * rng.standard_normal(len(x))
+    clear = separable(truth, spread, process)
+    return one_input(x, y, process, grid, curves(grid), separable=clear)
+
+
+def one_input(
+    x: np.ndarray,
+    y: np.ndarray,
+    process: np.ndarray,
+    grid: np.ndarray,
+    y_test: np.ndarray,
+    **more: Any,
+) -> Bunch:
+    """A data set with one input, tested on a grid."""
+    names = {"feature_names": ["x"], "target_names": ["y"]} | more
+    return Bunch(X=x[:, None], y=y, process=process, X_test=grid[:, None], y_test=y_test, **names)
+
+
+def separable(truth: np.ndarray, std: np.ndarray, process: np.ndarray) -> np.ndarray:
+    """Whether every other curve is far enough from each row's own; both arrays are (N, K)."""
+    own = process[:, None]
+    gap = np.abs(truth - np.take_along_axis(truth, own, axis=1))
+    noisier = np.maximum(std, np.take_along_axis(std, own, axis=1))
+    itself = own == np.arange(truth.shape[1])
+    return np.all(itself | (gap >= _APART * noisier), axis=1)

@@ -1,29 +1,21 @@
-"""Data sets harder than the paper's, with the truth about every point.
+"""Simulated curves harder than the paper's data sets, with known assignments.
 
-Beside ``X``, ``y`` and ``process`` every ``Bunch`` holds ``separable``: could somebody who knows
-the functions and the noise tell from y which process produced the row? At such rows every other
-function is at least six noise standard deviations (of the noisier of both) away from the row's own.
-A method cannot be blamed for the others. The test set holds the noise-free functions on a regular
-grid, (n_test, K), NaN where a process does not live. Functions are drawn anew for every seed.
+``separable`` marks the rows that can be assigned from y given the true functions and noise: every
+other function is at least six noise standard deviations (the larger of the two) away from the
+row's own. Errors at the other rows are unavoidable. Each seed draws new functions.
 """
 
 import math
-import numbers
-from typing import Literal
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from dagp.datasets.curves import END, Function, braid, passing, wave
-from dagp.seeds import random_source
-from dagp.typing import RandomState
+from dagp.core.typing import RandomState
+from dagp.datasets import curves
+from dagp.datasets.curves import END, check_common, check_whole, observe, one_input, wave
 
-__all__ = ["crossings", "heteroscedastic", "rare", "sheets", "switch", "trajectories"]
-
-Touch = Literal["point", "curve"]
-
-_CURVES_APART, _CLUTTER_APART = 6.0, 4.0
-"""How many noise standard deviations tell a curve from another, and clutter from a curve."""
+_CLUTTER_APART = 4.0
+"""Distance from all curves, in noise standard deviations, from which clutter is separable."""
 
 
 def crossings(
@@ -36,11 +28,29 @@ def crossings(
 ) -> Bunch:
     """Smooth curves of which every two cross a given number of times.
 
-    Two to five `processes` share a trend and wind around each other on [0, 10], up and down over
-    about `processes` units. Every pair crosses exactly `crossings` times, never at a flat angle and
-    never where another pair does. Each row comes from any of the curves with equal probability.
-    `n` rows, 200 per process unless stated.
+    The curves share a trend on [0, 10] and oscillate over about `processes` units. Crossings are
+    never at a flat angle and never where another pair crosses. Each row comes from one of the
+    curves with equal probability.
 
+    Parameters
+    ----------
+    processes : int, default=2
+        Number of curves, 2 to 5.
+    crossings : int, default=3
+        Number of crossings of every pair.
+    n : int, default=None
+        Number of training rows; 200 per process if None.
+    noise : float, default=0.05
+    n_test : int, default=1000
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
+
+    Returns
+    -------
+    Bunch
+
+    Examples
+    --------
     >>> data = crossings(processes=3, crossings=1, random_state=0)
     >>> data.X.shape, data.y_test.shape
     ((600, 1), (1000, 3))
@@ -51,13 +61,9 @@ def crossings(
     check_whole("processes", processes, 2, 5)
     check_whole("crossings", crossings, 0)
     n = 200 * processes if n is None else n
-    check_sizes(n, n_test)
-    check_noise(noise)
-    rng = random_source(random_state)
-    curves = braid(processes, crossings, processes / 2, rng)
-    x = rng.uniform(0, END, n)
-    process = rng.choice(processes, n)
-    return _observe(curves, lambda x: np.full((len(x), processes), noise), x, process, n_test, rng)
+    rng = check_common(noise, n, n_test, random_state)
+    strands = curves.braid(processes, crossings, processes / 2, rng)
+    return observe(strands, noise, rng.uniform(0, END, n), rng.choice(processes, n), n_test, rng)
 
 
 def heteroscedastic(
@@ -69,33 +75,47 @@ def heteroscedastic(
     n_test: int = 1000,
     random_state: RandomState = None,
 ) -> Bunch:
-    """A quiet and a loud curve that cross, with noise that depends on the input.
+    """Two curves that cross, with heteroscedastic noise of different levels.
 
-    The noise of the loud curve (``process == 1``) is everywhere `ratio` times that of the quiet
-    one, whose standard deviation swells and shrinks over the range by a factor `variation`, with
-    geometric mean `noise`. The test set has the standard deviations in ``std_test``, (n_test, 2).
+    Parameters
+    ----------
+    noise : float, default=0.02
+        Geometric mean of the noise standard deviation of process 0.
+    ratio : float, default=5.0
+        Noise of process 1 relative to that of process 0, at every input.
+    variation : float, default=3.0
+        Largest relative to smallest noise standard deviation over the inputs.
+    crossings : int, default=2
+        Number of crossings.
+    n, n_test : int, default=400 and 1000
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
 
+    Returns
+    -------
+    Bunch
+        Also the noise standard deviations ``std_test`` of shape (n_test, 2).
+
+    Examples
+    --------
     >>> data = heteroscedastic(random_state=0)
     >>> low, high = data.std_test.min(axis=0), data.std_test.max(axis=0)
     >>> (high / low).round(1).tolist(), (high[1] / high[0]).round(1).item()
     ([3.0, 3.0], 5.0)
     """
     check_whole("crossings", crossings, 0)
-    check_sizes(n, n_test)
-    check_noise(noise)
     for name, value in (("ratio", ratio), ("variation", variation)):
         if not 1 <= value < math.inf:
-            raise ValueError(f"{name} is a factor of at least 1, got {value!r}.")
-    rng = random_source(random_state)
-    curves = braid(2, crossings, 1.5, rng)
+            raise ValueError(f"{name} must be a factor of at least 1, got {value!r}.")
+    rng = check_common(noise, n, n_test, random_state)
+    strands = curves.braid(2, crossings, 1.5, rng)
     phase = rng.uniform(0, 2 * np.pi)
 
     def std(x: np.ndarray) -> np.ndarray:
-        swell = variation ** (np.sin(2 * np.pi * x / END + phase) / 2)
-        return noise * swell[:, None] * [1.0, ratio]
+        relative = variation ** (np.sin(2 * np.pi * x / END + phase) / 2)
+        return noise * relative[:, None] * [1.0, ratio]
 
-    x = rng.uniform(0, END, n)
-    data = _observe(curves, std, x, rng.choice(2, n), n_test, rng)
+    data = observe(strands, std, rng.uniform(0, END, n), rng.choice(2, n), n_test, rng)
     return Bunch(**data, std_test=std(data.X_test[:, 0]))
 
 
@@ -109,21 +129,34 @@ def rare(
 ) -> Bunch:
     """Two curves that cross, one of which produced only a small share of the rows.
 
-    ``process == 1`` for exactly ``round(share * n)`` of the `n` rows.
+    Parameters
+    ----------
+    share : float, default=0.05
+        Share of process 1, above 0 and at most 0.5: exactly ``round(share * n)`` rows.
+    crossings : int, default=1
+        Number of crossings.
+    noise : float, default=0.05
+    n, n_test : int, default=1000
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
 
+    Returns
+    -------
+    Bunch
+
+    Examples
+    --------
     >>> np.bincount(rare(random_state=0).process).tolist()
     [950, 50]
     """
     if not 0 < share <= 0.5:
-        raise ValueError(f"share is above 0 and at most 0.5, got {share!r}.")
+        raise ValueError(f"share must be above 0 and at most 0.5, got {share!r}.")
     check_whole("crossings", crossings, 0)
-    check_sizes(n, n_test)
-    check_noise(noise)
-    rng = random_source(random_state)
-    curves = braid(2, crossings, 1.0, rng)
+    rng = check_common(noise, n, n_test, random_state)
+    strands = curves.braid(2, crossings, 1.0, rng)
     x = rng.uniform(0, END, n)
     process = rng.permutation((np.arange(n) < round(share * n)).astype(int))
-    return _observe(curves, lambda x: np.full((len(x), 2), noise), x, process, n_test, rng)
+    return observe(strands, noise, x, process, n_test, rng)
 
 
 def switch(
@@ -133,14 +166,28 @@ def switch(
     n_test: int = 1000,
     random_state: RandomState = None,
 ) -> Bunch:
-    """One process left of a place in the input, another one right of it.
+    """One process left of a switch point in the input, another one right of it.
 
-    The place, kept in ``switch``, is somewhere in the middle 60 % of the range [0, 10]. The right
-    process moves faster, has noise of its own and begins `jump` above or below where the left one
-    ends. ``process`` is the side, 0 for left. As only one process lives anywhere, all rows are
-    ``separable`` but those within 1 % of the range around the switch. In ``y_test`` each function
-    is NaN on the other side.
+    The switch point is drawn from the middle 60 % of the range [0, 10]; the right process has a
+    shorter length scale. All rows are ``separable`` but those within 1 % of the range around it.
 
+    Parameters
+    ----------
+    noise : tuple of float, default=(0.05, 0.2)
+        Standard deviations of the noise, left and right.
+    jump : float, default=1.0
+        Height of the jump at the switch point, upwards or downwards.
+    n, n_test : int, default=400 and 1000
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
+
+    Returns
+    -------
+    Bunch
+        Also the switch point ``switch``; process 0 is left.
+
+    Examples
+    --------
     >>> data = switch(random_state=0)
     >>> bool(np.all((data.X[:, 0] >= data.switch) == data.process))
     True
@@ -148,13 +195,10 @@ def switch(
     True
     """
     if np.shape(noise) != (2,):
-        raise ValueError(f"noise is a pair, left and right of the switch, got {noise!r}.")
-    for side in noise:
-        check_noise(side)
+        raise ValueError(f"noise must be a pair, left and right of the switch, got {noise!r}.")
     if not 0 <= jump < math.inf:
-        raise ValueError(f"jump is a height of at least 0, got {jump!r}.")
-    check_sizes(n, n_test)
-    rng = random_source(random_state)
+        raise ValueError(f"jump must be a height of at least 0, got {jump!r}.")
+    rng = check_common(noise, n, n_test, random_state)
     place = rng.uniform(0.2 * END, 0.8 * END)
     slow, fast = wave(rng), wave(rng, lowest=3)
     step = jump * rng.choice([-1, 1]) + slow(np.array([place])) - fast(np.array([place]))
@@ -166,77 +210,10 @@ def switch(
     process = (x >= place).astype(int)
     y = np.take_along_axis(sides(x), process[:, None], axis=1)[:, 0]
     grid = np.linspace(0, END, n_test)
-    elsewhere = (grid >= place)[:, None] != np.array([False, True])
-    return Bunch(
-        X=x[:, None],
-        y=y + np.asarray(noise)[process] * rng.standard_normal(n),
-        process=process,
-        separable=np.abs(x - place) > 0.01 * END,
-        switch=place,
-        X_test=grid[:, None],
-        y_test=np.where(elsewhere, np.nan, sides(grid)),
-        feature_names=["x"],
-        target_names=["y"],
-    )
-
-
-def sheets(
-    touch: Touch = "point",
-    noise: float = 0.05,
-    n: int = 800,
-    n_test: int = 1024,
-    random_state: RandomState = None,
-) -> Bunch:
-    """Two smooth sheets over a square that touch without crossing.
-
-    Inputs fill [−1, 1]². The upper sheet (``process == 1``) comes down to the lower one in a point,
-    or along a bent line from border to border. Along a line, sheets that cross there fit the rows
-    almost as well: only smoothness speaks for touching. The test set is a square grid, so `n_test`
-    must be a square number.
-
-    >>> data = sheets(random_state=0)
-    >>> data.X.shape, data.X_test.shape
-    ((800, 2), (1024, 2))
-    >>> bool(np.all(data.y_test[:, 1] >= data.y_test[:, 0]))
-    True
-    """
-    if touch not in ("point", "curve"):
-        raise ValueError(f"touch must be 'point' or 'curve', got {touch!r}.")
-    check_sizes(n, n_test)
-    if math.isqrt(n_test) ** 2 != n_test:
-        raise ValueError(f"n_test must be a square number, got {n_test}.")
-    check_noise(noise)
-    rng = random_source(random_state)
-    angle = rng.uniform(0, 2 * np.pi)
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    centre, bend = rng.uniform(-0.3, 0.3, 2), rng.choice([-1, 1]) * rng.uniform(0.2, 0.5)
-    across, along = wave(rng, end=4.0), wave(rng, end=4.0)
-
-    def functions(X: np.ndarray) -> np.ndarray:
-        a, b = ((X - centre) @ turn).T
-        lower = 0.5 * across(a) + 0.5 * along(b)
-        if touch == "point":
-            away = (a**2 + b**2) / 0.7**2
-        else:
-            away = (a - bend * b**2) ** 2 / 0.4**2
-        # The gap levels off, so that what is far away does not dwarf the place where they touch.
-        return np.stack([lower, lower + 2 * (1 - np.exp(-away / 2))], axis=1)
-
-    X = rng.uniform(-1, 1, (n, 2))
-    process = rng.choice(2, n)
-    truth, std = functions(X), np.full((n, 2), noise)
-    side = np.linspace(-1, 1, math.isqrt(n_test))
-    grid = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
-    return Bunch(
-        X=X,
-        y=truth[np.arange(n), process] + noise * rng.standard_normal(n),
-        process=process,
-        separable=_separable(truth, std, process),
-        X_test=grid,
-        y_test=functions(grid),
-        feature_names=["x1", "x2"],
-        target_names=["y"],
-    )
+    elsewhere = (grid >= place)[:, None] != [False, True]
+    y += np.asarray(noise)[process] * rng.standard_normal(n)
+    y_test, far = np.where(elsewhere, np.nan, sides(grid)), np.abs(x - place) > 0.01 * END
+    return one_input(x, y, process, grid, y_test, separable=far, switch=place)
 
 
 def trajectories(
@@ -247,25 +224,39 @@ def trajectories(
     n_test: int = 1000,
     random_state: RandomState = None,
 ) -> Bunch:
-    """Targets that move past each other, watched by a sensor that also reports clutter.
+    """Multi-target tracking: targets that pass each other, observed with uniform clutter.
 
-    One to five `targets` move along a line for ten units of time, at nearly constant velocity with
-    gentle manoeuvres; every two pass each other once. Each of `n` scans, in regular intervals, sees
-    one of the targets or, with probability `clutter`, something anywhere in the ``observed`` range.
-    In ``process`` clutter has the number `targets`; such a row is ``separable`` at least four noise
-    standard deviations away from every target. ``y_test`` has a column per target.
+    Targets move along a line for ten units of time at nearly constant velocity; every two pass
+    each other once. Each scan, at regular intervals, observes one target or clutter. Clutter is
+    ``separable`` at least four noise standard deviations away from every target.
 
+    Parameters
+    ----------
+    targets : int, default=3
+        Number of targets, 1 to 5.
+    clutter : float, default=0.2
+        Probability of clutter, from 0 to below 1.
+    noise : float, default=0.03
+    n, n_test : int, default=600 and 1000
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
+
+    Returns
+    -------
+    Bunch
+        Also ``observed``, the range of the clutter, which is process number `targets`.
+
+    Examples
+    --------
     >>> data = trajectories(random_state=0)
     >>> data.y_test.shape, sorted(set(data.process.tolist()))
     ((1000, 3), [0, 1, 2, 3])
     """
     check_whole("targets", targets, 1, 5)
     if not 0 <= clutter < 1:
-        raise ValueError(f"clutter is a share from 0 to below 1, got {clutter!r}.")
-    check_sizes(n, n_test)
-    check_noise(noise)
-    rng = random_source(random_state)
-    paths = passing(targets, rng)
+        raise ValueError(f"clutter must be a share from 0 to below 1, got {clutter!r}.")
+    rng = check_common(noise, n, n_test, random_state)
+    paths = curves.passing(targets, rng)
     everywhere = paths(np.linspace(0, END, 1000))
     margin = 0.1 * np.ptp(everywhere)
     low, high = everywhere.min() - margin, everywhere.max() + margin
@@ -277,65 +268,61 @@ def trajectories(
     y = np.where(lost, rng.uniform(low, high, n), y)
     far = np.all(np.abs(y[:, None] - truth) >= _CLUTTER_APART * std, axis=1)
     grid = np.linspace(0, END, n_test)
-    return Bunch(
-        X=time[:, None],
-        y=y,
-        process=np.where(lost, targets, seen),
-        separable=np.where(lost, far, _separable(truth, std, seen)),
-        observed=(low, high),
-        X_test=grid[:, None],
-        y_test=paths(grid),
-        feature_names=["time"],
-        target_names=["position"],
-    )
+    more = {
+        "separable": np.where(lost, far, curves.separable(truth, std, seen)),
+        "observed": (low, high),
+        "feature_names": ["time"],
+        "target_names": ["position"],
+    }
+    return one_input(time, y, np.where(lost, targets, seen), grid, paths(grid), **more)
 
 
-def _observe(
-    curves: Function,
-    std: Function,
-    x: np.ndarray,
-    process: np.ndarray,
-    n_test: int,
-    rng: np.random.RandomState,
+def steps(
+    jumps: int = 3,
+    noise: float = 0.05,
+    n: int = 200,
+    n_test: int = 1000,
+    random_state: RandomState = None,
 ) -> Bunch:
-    """Noisy values of the curves at x, each of the curve that `process` says."""
-    truth, row = curves(x), np.arange(len(x))
-    grid = np.linspace(0, END, n_test)
+    """A step function on [-1, 1]: constant levels with jumps of about one.
+
+    A composition of smooth functions can represent it, by warping the input first; a single
+    function with one length scale cannot.
+
+    Parameters
+    ----------
+    jumps : int, default=3
+        Number of jumps.
+    noise : float, default=0.05
+    n, n_test : int, default=200 and 1000
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
+
+    Returns
+    -------
+    Bunch
+        Also the places of the ``jumps``; ``y_test`` has noise, ``f_test`` has none.
+
+    Examples
+    --------
+    >>> data = steps(jumps=2, random_state=0)
+    >>> len(np.unique(data.f_test))
+    3
+    """
+    check_whole("jumps", jumps, 1)
+    rng = check_common(noise, n, n_test, random_state)
+    width = 2 / (jumps + 1)
+    places = -1 + width * (1 + np.arange(jumps) + rng.uniform(-0.3, 0.3, jumps))
+    heights = rng.choice([-1, 1], jumps) * rng.uniform(0.7, 1.3, jumps)
+    levels = np.concatenate([[0.0], np.cumsum(heights)])
+    x, x_test = rng.uniform(-1, 1, n), rng.uniform(-1, 1, n_test)
+    f, f_test = (levels[np.searchsorted(places, at)] for at in (x, x_test))
     return Bunch(
         X=x[:, None],
-        y=truth[row, process] + std(x)[row, process] * rng.standard_normal(len(x)),
-        process=process,
-        separable=_separable(truth, std(x), process),
-        X_test=grid[:, None],
-        y_test=curves(grid),
-        feature_names=["x"],
-        target_names=["y"],
+        y=f + noise * rng.standard_normal(n),
+        process=np.zeros(n, int),
+        X_test=x_test[:, None],
+        y_test=f_test + noise * rng.standard_normal(n_test),
+        f_test=f_test,
+        jumps=places,
     )
-
-
-def _separable(truth: np.ndarray, std: np.ndarray, process: np.ndarray) -> np.ndarray:
-    """Whether all other curves are far enough from each row's own, given (N, K) of both."""
-    own = process[:, None]
-    gap = np.abs(truth - np.take_along_axis(truth, own, axis=1))
-    noisier = np.maximum(std, np.take_along_axis(std, own, axis=1))
-    itself = own == np.arange(truth.shape[1])
-    return np.all(itself | (gap >= _CURVES_APART * noisier), axis=1)
-
-
-def check_whole(name: str, value: int, low: int, high: int | None = None) -> None:
-    """Raise unless value is a whole number in that range."""
-    if not isinstance(value, numbers.Integral) or value < low or (high and value > high):
-        span = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise ValueError(f"{name} is a whole number {span}, got {value!r}.")
-
-
-def check_sizes(n: int, n_test: int) -> None:
-    """Raise unless there is something to draw."""
-    check_whole("n", n, 1)
-    check_whole("n_test", n_test, 1)
-
-
-def check_noise(noise: float) -> None:
-    """Raise unless noise can be a standard deviation."""
-    if not 0 <= noise < math.inf:
-        raise ValueError(f"noise is a standard deviation of at least 0, got {noise!r}.")

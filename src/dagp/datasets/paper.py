@@ -1,14 +1,13 @@
-"""Data sets of the paper, with the truth about every point."""
+"""Simulated data sets of the paper, with known assignments."""
 
 from typing import Literal
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from dagp.seeds import random_source
-from dagp.typing import RandomState
-
-__all__ = ["cartpole", "multimodal", "noise_separation"]
+from dagp.core.random import as_random_state
+from dagp.core.typing import RandomState
+from dagp.datasets.curves import one_input
 
 System = Literal["mixed", "default", "short"]
 
@@ -20,20 +19,35 @@ def noise_separation(
     n_test: int = 1000,
     random_state: RandomState = None,
 ) -> Bunch:
-    """One smooth function polluted by uniform outliers.
+    """One smooth function with uniform outliers.
 
-    ``y = cos(πx/2) exp(−(x/2)²)`` plus normal noise, or uniform on [−1, 3] for a share
-    `outliers` of the points. ``noise=0.15`` is the data as the paper describes it, ``noise=0``
-    the data behind its published table. In ``process`` 0 is the signal and 1 an outlier.
-    The test set is a regular grid with the noise-free function.
+    ``y = cos(πx/2) exp(−(x/2)²)`` plus normal noise for the signal, uniform on [−1, 3] for
+    outliers; x is uniform on [−3, 3].
 
+    Parameters
+    ----------
+    outliers : float, default=0.4
+        Probability of an outlier.
+    noise : float, default=0.15
+        Standard deviation of the noise: 0.15 in the text of the paper, 0 in its published table.
+    n, n_test : int, default=1000
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
+
+    Returns
+    -------
+    Bunch
+        Process 0 is the signal, 1 are the outliers; ``y_test`` of shape (n_test,) is the signal.
+
+    Examples
+    --------
     >>> data = noise_separation(outliers=0.2, random_state=0)
     >>> data.X.shape, data.y.shape, sorted(set(data.process.tolist()))
     ((1000, 1), (1000,), [0, 1])
     """
     if not 0 <= outliers <= 1:
-        raise ValueError(f"outliers is a share between 0 and 1, got {outliers}.")
-    rng = random_source(random_state)
+        raise ValueError(f"outliers must be a share between 0 and 1, got {outliers}.")
+    rng = as_random_state(random_state)
 
     def signal(x: np.ndarray) -> np.ndarray:
         return np.cos(np.pi * x / 2) * np.exp(-((x / 2) ** 2))
@@ -42,15 +56,7 @@ def noise_separation(
     process = (rng.uniform(size=n) < outliers).astype(int)
     y = np.where(process == 1, rng.uniform(-1, 3, n), signal(x) + noise * rng.standard_normal(n))
     grid = np.linspace(-3, 3, n_test)
-    return Bunch(
-        X=x[:, None],
-        y=y,
-        process=process,
-        X_test=grid[:, None],
-        y_test=signal(grid),
-        feature_names=["x"],
-        target_names=["y"],
-    )
+    return one_input(x, y, process, grid, signal(grid))
 
 
 def multimodal(
@@ -62,15 +68,29 @@ def multimodal(
 ) -> Bunch:
     """Three functions observed at the same inputs; two of them coincide in places.
 
-    ``noise=0.005`` is the data as the paper's text describes it, ``noise=0.05`` with
-    ``offset=-2.25`` what its figure shows; `offset` (the level of the third function) is −1 in the
-    first case and −2.25 from ``noise=0.05`` on, unless stated. `n` inputs give 3·n points.
-    The test set holds the three noise-free functions on a regular grid, (n_test, 3).
+    Parameters
+    ----------
+    noise : float, default=0.005
+        Standard deviation of the noise: 0.005 in the text of the paper, 0.05 in its figure.
+    offset : float, default=None
+        Level of the third function; if None, −1 for ``noise < 0.05`` (the text) and −2.25
+        otherwise (the figure).
+    n : int, default=350
+        Number of inputs, each observed once per function: 3·n rows.
+    n_test : int, default=1000
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
 
+    Returns
+    -------
+    Bunch
+
+    Examples
+    --------
     >>> multimodal(random_state=0).X.shape
     (1050, 1)
     """
-    rng = random_source(random_state)
+    rng = as_random_state(random_state)
     level = offset if offset is not None else (-1.0 if noise < 0.05 else -2.25)
 
     def functions(x: np.ndarray) -> np.ndarray:
@@ -82,15 +102,8 @@ def multimodal(
     x = rng.uniform(-2 * np.pi, 2 * np.pi, n)
     y = functions(x) + noise * rng.standard_normal((n, 3))
     grid = np.linspace(-2 * np.pi, 2 * np.pi, n_test)
-    return Bunch(
-        X=np.tile(x, 3)[:, None],
-        y=y.T.ravel(),
-        process=np.repeat(np.arange(3), n),
-        X_test=grid[:, None],
-        y_test=functions(grid),
-        feature_names=["x"],
-        target_names=["y"],
-    )
+    process = np.repeat(np.arange(3), n)
+    return one_input(np.tile(x, 3), y.T.ravel(), process, grid, functions(grid))
 
 
 _POLES = {"default": (0.1, 0.5), "short": (0.05, 0.05)}
@@ -105,20 +118,38 @@ def cartpole(
     wrap_angle: bool = True,
     random_state: RandomState = None,
 ) -> Bunch:
-    """Two cart-poles with different poles, mixed: which one produced which transition?
+    """Transitions of two cart-pole systems with different poles.
 
     A row is the state before an action (cart position and velocity, pole angle and velocity) and
-    the action; the target is how far the pole turned while the action was held for five steps.
-    `n` training and `n_test` test points come from each system; ``system="mixed"`` joins both, and
-    its test set keeps ``process_test``. In ``process`` 0 is the default pole and 1 the short one.
+    the action; the output is the change of the pole angle while the action is held for five steps.
 
+    Parameters
+    ----------
+    system : {"mixed", "default", "short"}, default="mixed"
+        Which poles: both, or one of them.
+    n, n_test : int, default=500 and 5000
+        Number of training and of test rows per system.
+    wrap_angle : bool, default=True
+        Whether angles are wrapped to [−π, π).
+    noise : float, default=0.1
+    random_state : int, Generator, RandomState or None, default=None
+        As in every data set of `dagp.datasets`.
+
+    Returns
+    -------
+    Bunch
+        Process 0 is the default pole, 1 the short one; test rows are noisy transitions, of the
+        systems in ``process_test``.
+
+    Examples
+    --------
     >>> data = cartpole("default", n=50, n_test=10, random_state=0)
     >>> data.X.shape, data.X_test.shape
     ((50, 5), (10, 5))
     """
     if system not in ("mixed", *_POLES):
         raise ValueError(f"system must be 'mixed', 'default' or 'short', got {system!r}.")
-    rng = random_source(random_state)
+    rng = as_random_state(random_state)
     names = tuple(_POLES) if system == "mixed" else (system,)
 
     def draw(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -167,7 +198,7 @@ def _euler_step(
 ) -> np.ndarray:
     """One explicit Euler step of the cart-pole equations (Barto, Sutton and Anderson 1983)."""
     gravity, cart_mass, tau = 9.8, 1.0, 0.02
-    position, velocity, angle, turning = state
+    _, velocity, angle, turning = state
     total = cart_mass + pole_mass
     sin, cos = np.sin(angle), np.cos(angle)
     push = (force + pole_mass * half_length * turning**2 * sin) / total
@@ -175,11 +206,4 @@ def _euler_step(
         half_length * (4.0 / 3.0 - pole_mass * cos**2 / total)
     )
     acceleration = push - pole_mass * half_length * turn_acceleration * cos / total
-    return np.stack(
-        [
-            position + tau * velocity,
-            velocity + tau * acceleration,
-            angle + tau * turning,
-            turning + tau * turn_acceleration,
-        ]
-    )
+    return state + tau * np.stack([velocity, acceleration, turning, turn_acceleration])

@@ -1,1 +1,1 @@
-"""The paper's experiments: every table and figure, computed."""
+"""Experiments of the paper: data, models and scores behind every table and figure."""

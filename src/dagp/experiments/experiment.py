@@ -1,50 +1,48 @@
-"""What an experiment is: data sets, competitors, scores, and what was published."""
+"""Definition of an experiment: data sets, models, scores and published results."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Compete", "Experiment", "Row", "fits", "rmse"]
-
 Row = dict[str, Any]
 """Scores of one fit."""
-Compete = Callable[[Any, int, bool], Any]
-"""A fitted model from data, a seed, and whether to be quick."""
+FitModel = Callable[[Any, int, bool], Any]
+"""Fits a model to data, given a seed and whether the run is quick."""
 
 
 class Experiment(NamedTuple):
-    """One table of the paper.
-
-    A fit is named by variant, model and seed, and depends on nothing else.
-    """
+    """One table of the paper. A fit is determined by variant, model and seed."""
 
     name: str
     title: str
     variants: tuple[str, ...]
     quick_variants: tuple[str, ...]
-    """Those a quick run looks at."""
+    """Variants of a quick run."""
     data: Callable[[str, int, bool], Any]
-    competitors: Mapping[str, Compete]
+    competitors: Mapping[str, FitModel]
     score: Callable[[Any, Any], Row]
     """Scores of a fitted model on its data."""
     metrics: Mapping[str, str]
-    """Scores worth a table, with their titles."""
+    """Scores that get a table, with their titles."""
     published: Mapping[tuple[str, str, str], float]
     """Figures of the paper by metric, variant and model."""
     notes: str
 
 
 def fits(
-    estimator: Any, *arguments: Any, hurried: Mapping[str, Any] | None = None, **settings: Any
-) -> Compete:
-    """A competitor that sees inputs and outputs alone; `hurried` are its settings when quick."""
+    estimator: Any,
+    *arguments: Any,
+    quick_settings: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> FitModel:
+    """A competitor trained on inputs and outputs only; `quick_settings` apply to quick runs."""
 
-    def compete(data: Any, seed: int, quick: bool) -> Any:
-        changed = settings | dict(hurried or {}) if quick else settings
+    def fit(data: Any, seed: int, quick: bool) -> Any:
+        changed = settings | dict(quick_settings or {}) if quick else settings
         return estimator(*arguments, **changed, random_state=seed).fit(data.X, data.y)
 
-    return compete
+    return fit
 
 
 def rmse(a: Any, b: Any) -> float:

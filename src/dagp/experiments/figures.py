@@ -1,4 +1,4 @@
-"""Figures of the paper, from fits of the first reporting seed."""
+"""Figures of the paper, drawn from fits of one seed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +10,9 @@ from dagp import plot
 from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
 
-__all__ = ["FIGURES"]
-
 
 def noise(folder: Path, seed: int, quick: bool) -> list[Path]:
-    """Data, posterior and assignment at 40 and 60 % of outliers."""
+    """Data, posterior and assignment at 40 and 60 % outliers."""
     paths = []
     for kind in ("noisy", "clean"):
         figure, axes = plt.subplots(3, 2, figsize=(10, 9), sharex=True, layout="constrained")
@@ -30,7 +28,7 @@ def noise(folder: Path, seed: int, quick: bool) -> list[Path]:
 
 
 def multimodal(folder: Path, seed: int, quick: bool) -> list[Path]:
-    """Joint posterior, assignments and gate."""
+    """Joint posterior, assignments and gate weights."""
     paths = []
     for variant in MULTIMODAL.variants:
         data = MULTIMODAL.data(variant, seed, quick)

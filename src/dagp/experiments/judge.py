@@ -1,30 +1,28 @@
-"""Whether the association was found.
+"""Recovery criteria: whether a fit found the true association of the paper's data sets.
 
-Needs NumPy alone, so that other packages can be judged by it in environments of their own.
+Imports NumPy only, so that it runs in the environments of other packages too.
 """
 
 from typing import Any
 
 import numpy as np
 
-__all__ = ["PROBES", "cartpole", "multimodal", "noise", "rand_index"]
-
 PROBES = (-4.0, 2.0)
-"""Inputs where the gate of the multimodal data is looked at: two of its three functions coincide
+"""Inputs at which the gate of the multimodal data is tested: two of its three functions coincide
 at the first, none at the second."""
 _TOLERANCE = 0.07
-"""How far mixing weights may be off."""
+"""Maximum error of a mixing weight."""
 _USED = 0.01
-"""Least share of the points of a process that counts."""
+"""Minimum share of the points of a process that is in use."""
 _AGREEMENT = 0.95
-"""Least adjusted Rand index."""
+"""Minimum adjusted Rand index."""
 _ACCURACY = 0.9
 _RMSE = 0.05
-"""A third of the noise."""
+"""Maximum error: a third of the noise standard deviation."""
 
 
 def rand_index(first: Any, second: Any) -> float:
-    """Agreement of two groupings: 1 if they are the same, about 0 if they are unrelated.
+    """Adjusted Rand index of two groupings: 1 if identical, about 0 if unrelated.
 
     >>> rand_index([0, 0, 1, 1], [2, 2, 0, 0])
     1.0
@@ -43,9 +41,9 @@ def rand_index(first: Any, second: Any) -> float:
 
 
 def multimodal(x: Any, process: Any, assignment: Any, gate: Any = None) -> dict[str, Any]:
-    """Three processes, the right points in each where they differ, and the right weights.
+    """Criteria: three processes, the true grouping where they differ, the true gate weights.
 
-    `gate` has the weights at `PROBES`; where there are none, only the association is judged.
+    `gate` holds the weights at `PROBES`; without it, only the association is evaluated.
 
     >>> x, process = np.linspace(-6, 6, 90), np.arange(90) % 3
     >>> multimodal(x, process, process, [[0.34, 0.33, 0.33, 0], [0.33, 0.34, 0.33, 0]])["gate"]
@@ -67,7 +65,7 @@ def multimodal(x: Any, process: Any, assignment: Any, gate: Any = None) -> dict[
 
 
 def cartpole(process: Any, assignment: Any) -> dict[str, Any]:
-    """Which of two systems produced each point, whatever they are called.
+    """Criterion: accuracy of the assignment to two systems, up to a permutation.
 
     >>> cartpole([0, 0, 1, 1], [1, 1, 0, 0])
     {'accuracy': 1.0, 'recovered': True}
@@ -78,7 +76,7 @@ def cartpole(process: Any, assignment: Any) -> dict[str, Any]:
 
 
 def noise(truth: Any, found: Any) -> dict[str, Any]:
-    """The function beneath noise and outliers.
+    """Criterion: error of the function recovered from noise and outliers.
 
     >>> noise([0.0, 1.0], [0.01, 1.01])["recovered"]
     True

@@ -1,4 +1,4 @@
-"""Noise separation: one smooth function among uniform outliers."""
+"""Noise separation experiment: one smooth function among uniform outliers."""
 
 from typing import Any
 
@@ -8,38 +8,42 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.utils import Bunch
 
 from dagp import datasets
-from dagp.baselines import GPR, LGPR, MDN, MLP, OMGP, RGPR, ChoiceNet
-from dagp.clutter import Noise
+from dagp.baselines.choicenet import ChoiceNet
+from dagp.baselines.gpr import GPR
+from dagp.baselines.lgpr import LGPR
+from dagp.baselines.mdn import MDN
+from dagp.baselines.mlp import MLP
+from dagp.baselines.omgp import OMGP
+from dagp.baselines.rgpr import RGPR
 from dagp.estimator import DAGP
+from dagp.experiments.capabilities import declared
 from dagp.experiments.experiment import Experiment, Row, fits, rmse
-from dagp.kernels import SquaredExponential, White
-from dagp.mixture import Mixture
-from dagp.processes import GP
-
-__all__ = ["NOISE", "Oracle", "score"]
+from dagp.model.clutter import Noise
+from dagp.model.gp import GP
+from dagp.model.kernels import SquaredExponential, White
+from dagp.predict.mixture import Mixture
 
 OUTLIERS = (0, 20, 40, 60, 80)
 _KINDS = {"clean": 0.0, "noisy": 0.15}
-_QUICK_ROWS = 300
 
 
 class Oracle:
-    """Knows which points are outliers: an exact GP on the others, and their true share."""
+    """Exact GP fitted to the true inliers, with their true share."""
 
     def __init__(self, data: Any):
         inlier = data.process == 0
         self.share = float(np.mean(inlier))
-        # Data without noise have no noise level to find; the smallest one keeps the GP stable.
+        # The lower limit keeps the GP stable on data without noise.
         noise = WhiteKernel(0.02, (1e-10, 1.0))
         kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(1.0, (1e-1, 1e1)) + noise
         self.gp: Any = GaussianProcessRegressor(kernel).fit(data.X[inlier], data.y[inlier])
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """The function."""
+        """Posterior mean of the function."""
         return np.asarray(self.gp.predict(X))
 
     def predict_mixture(self, X: np.ndarray, noise: bool = True) -> Mixture:
-        """The function where it applies; beyond it, nothing that could explain its values."""
+        """Posterior of the function, as a mixture of one component."""
         mean, std = self.gp.predict(X, return_std=True)
         level = self.gp.kernel_.k2.noise_level
         variance = np.maximum(std**2 - (0 if noise else level), 1e-12)
@@ -47,19 +51,19 @@ class Oracle:
 
 
 def data(variant: str, seed: int, quick: bool) -> Any:
-    """Training and test data; `outliers` is their share."""
+    """Training and test data; `outliers` is the share of outliers."""
     kind, percent = variant.split()
-    size = {"n": _QUICK_ROWS} if quick else {}
+    size = {"n": 300} if quick else {}
     share = float(percent) / 100
     found = datasets.noise_separation(share, noise=_KINDS[kind], random_state=seed, **size)
     return Bunch(**found, outliers=share)
 
 
 def signal(model: Any, X: np.ndarray) -> np.ndarray:
-    """What a model takes for the function.
+    """A model's estimate of the function.
 
-    That of its signal process where it has one, the component with the largest weight at each
-    input where components come and go, the prediction otherwise.
+    The mean of the signal process where there is one, of the component with the largest weight at
+    each input for MDN and RGPR, and the prediction otherwise.
     """
     if isinstance(model, DAGP):
         return np.asarray(model.processes_[0].predict(X))
@@ -69,18 +73,17 @@ def signal(model: Any, X: np.ndarray) -> np.ndarray:
 
 
 def score(model: Any, data: Any) -> Row:
-    """Errors against the noise-free function; association where the model speaks of it."""
+    """Errors against the noise-free function, and association errors of DAGP and OMGP."""
     row: Row = {"rmse": rmse(signal(model, data.X_test), data.y_test)}
     if isinstance(model, Oracle):
         density = model.predict_mixture(data.X_test, noise=False).log_prob(data.y_test)
         row["mll"] = float(np.mean(density) + np.log(1 - data.outliers))
-    elif getattr(model, "capabilities", DAGP.capabilities).bayesian:
-        # Only a model that is uncertain of its function has a density of it.
+    elif declared(type(model)).bayesian:
+        # Other models have no density of the function itself.
         mixture = model.predict_mixture(data.X_test, noise=False)
         row["mll"] = float(np.mean(mixture.log_prob(data.y_test)))
         if isinstance(model, DAGP | OMGP):
-            alone = mixture.marginal(0).log_prob(data.y_test)
-            row["signal_mll"] = float(np.mean(alone))
+            row["signal_mll"] = float(np.mean(mixture.marginal(0).log_prob(data.y_test)))
     if isinstance(model, DAGP | OMGP):
         wrong = model.assignment_ != data.process
         row["accuracy"] = float(1 - wrong.mean())
@@ -121,7 +124,7 @@ NOISE = Experiment(
         "MLP": fits(MLP),
         "GPR": fits(GPR),
         "LGPR": fits(LGPR),
-        "RGPR": fits(RGPR, hurried={"n_sweeps": 20, "burn_in": 10}),
+        "RGPR": fits(RGPR, quick_settings={"n_sweeps": 20, "burn_in": 10}),
     },
     score=score,
     metrics={"rmse": "RMSE of the function", "mll": "Mean log density of the function"},
@@ -133,7 +136,7 @@ NOISE = Experiment(
     },
     notes=(
         "Published figures are single runs on data without noise, with a definition of the "
-        "density that cannot be recovered in full. Errors are those of the signal process of "
+        "density that cannot be fully reconstructed. Errors are those of the signal process of "
         "DAGP and OMGP (whose second process is white noise), of the heaviest component of MDN "
         "and RGPR at each input, and of the prediction of the others."
     ),

@@ -1,10 +1,11 @@
-"""Runs the fits of an experiment: on several processes, resuming, always with a record on disk.
+"""Runs the fits of an experiment in parallel, resumable, with results recorded in a CSV file.
 
-A fit is a function of its variant, model and seed, so results do not depend on how many run at
-once or in which order they end.
+A fit depends on its variant, model and seed only, so results do not depend on the number of
+workers or the order in which fits end.
 """
 
 import csv
+import itertools
 import os
 import time
 import warnings
@@ -14,19 +15,17 @@ from typing import Any, NamedTuple
 
 from joblib import Parallel, delayed
 
+from dagp.core.precision import numerics
 from dagp.experiments.cartpole import CARTPOLE
 from dagp.experiments.experiment import Experiment, Row
 from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
-from dagp.runtime import numerics
-
-__all__ = ["EXPERIMENTS", "FIRST_SEED", "Task", "read", "run", "run_task", "tasks", "write"]
 
 EXPERIMENTS = {experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE)}
 FIRST_SEED = 100
-"""Seeds below are for tuning."""
-Tell = Callable[[int, int, Row], Any]
-"""Told how many fits are done, of how many, and the scores of the last one."""
+"""Smaller seeds are reserved for tuning."""
+Callback = Callable[[int, int, Row], Any]
+"""Called after each fit with the number of fits done, their total, and the scores of the last."""
 
 
 class Task(NamedTuple):
@@ -40,7 +39,7 @@ class Task(NamedTuple):
 
     @staticmethod
     def of(row: Row) -> "Task":
-        """The fit a row of the record is about."""
+        """The fit of a row of the record."""
         seed, quick = int(row["seed"]), str(row["quick"]) == "True"
         return Task(row["experiment"], row["variant"], row["model"], seed, quick)
 
@@ -48,33 +47,24 @@ class Task(NamedTuple):
 def tasks(
     experiment: Experiment, seeds: Iterable[int], models: Iterable[str] | None, quick: bool
 ) -> list[Task]:
-    """Every fit that is asked for; those of one model in a row, as they share compiled code."""
+    """All requested fits, ordered by model, because fits of one model share compiled code."""
     chosen = list(experiment.competitors) if models is None else list(models)
-    unknown = [name for name in chosen if name not in experiment.competitors]
-    if unknown:
-        raise ValueError(
-            f"{experiment.name} has no model {unknown[0]!r}; it has "
-            f"{', '.join(experiment.competitors)}."
-        )
+    if unknown := [name for name in chosen if name not in experiment.competitors]:
+        known = ", ".join(experiment.competitors)
+        raise ValueError(f"{experiment.name} has no model {unknown[0]!r}; it has {known}.")
     variants = experiment.quick_variants if quick else experiment.variants
-    seeds = list(seeds)
-    return [
-        Task(experiment.name, variant, model, seed, quick)
-        for model in chosen
-        for variant in variants
-        for seed in seeds
-    ]
+    fits = itertools.product(chosen, variants, seeds)
+    return [Task(experiment.name, variant, model, seed, quick) for model, variant, seed in fits]
 
 
 def run_task(task: Task) -> Row:
-    """Fit and score. A fit that fails is a result, with its reason."""
+    """Fit and score; an error is recorded as the result of the fit."""
     experiment = EXPERIMENTS[task.experiment]
     row: Row = task._asdict()
     begin = time.perf_counter()
-    # One BLAS thread, as in a worker: the order of sums must not depend on where a fit runs.
-    with numerics(), warnings.catch_warnings():
-        # Doubts about a fit are for somebody who looks at that fit; here the scores speak.
-        warnings.simplefilter("ignore")
+    # One BLAS thread, as in a worker: the order of summation must not depend on where a fit runs.
+    # Warnings about single fits are not needed: every fit is scored.
+    with numerics(), warnings.catch_warnings(action="ignore"):
         try:
             data = experiment.data(task.variant, task.seed, task.quick)
             begin = time.perf_counter()
@@ -86,9 +76,9 @@ def run_task(task: Task) -> Row:
 
 
 def run(
-    wanted: list[Task], record: Path, *, jobs: int = 1, tell: Tell = lambda *_: None
+    wanted: list[Task], record: Path, *, jobs: int = 1, callback: Callback = lambda *_: None
 ) -> list[Row]:
-    """Results of all tasks; what the record already holds is not done again."""
+    """Results of all tasks; fits that the record already holds are not repeated."""
     rows = read(record)
     known = {Task.of(row) for row in rows if not row.get("error")}
     rows = [row for row in rows if Task.of(row) in known]
@@ -96,10 +86,10 @@ def run(
     for done, row in enumerate(_results(missing, jobs), start=1):
         rows.append(row)
         write(rows, record)
-        tell(done, len(missing), row)
-    asked = set(wanted)
-    # Read back: a result is the same whether it was computed now or before.
-    return [row for row in read(record) if Task.of(row) in asked]
+        callback(done, len(missing), row)
+    requested = set(wanted)
+    # Read back from the file, so that new results are identical to resumed ones.
+    return [row for row in read(record) if Task.of(row) in requested]
 
 
 def _results(missing: list[Task], jobs: int) -> Iterator[Row]:
@@ -112,7 +102,7 @@ def _results(missing: list[Task], jobs: int) -> Iterator[Row]:
 
 
 def read(record: Path) -> list[Row]:
-    """Rows of a record; numbers as numbers, absent scores left out."""
+    """Rows of a record, with numbers parsed and empty cells left out."""
     if not record.exists():
         return []
     with record.open(newline="") as file:
@@ -132,7 +122,7 @@ def _value(text: str) -> Any:
 
 
 def write(rows: list[Row], record: Path) -> None:
-    """The record, complete or as it was: a run that is stopped loses nothing."""
+    """Write the record atomically: an interrupted run leaves the previous file."""
     rows = sorted(rows, key=lambda row: tuple(map(str, Task.of(row))))
     columns = list(dict.fromkeys(name for row in rows for name in row))
     record.parent.mkdir(parents=True, exist_ok=True)

@@ -1,42 +1,35 @@
-"""Results as Markdown: mean ± standard error beside what was published."""
+"""Result tables in Markdown: mean ± standard error beside the published value."""
 
 import itertools
-from collections.abc import Iterable
 
 import numpy as np
 
 from dagp.experiments.experiment import Experiment, Row
 
-__all__ = ["markdown"]
-
 _WIDEST = 5
-"""Columns of a table that fit on a page."""
+"""Maximum number of columns that fit on a page."""
 
 
 def markdown(experiment: Experiment, rows: list[Row]) -> str:
-    """One table per score."""
+    """Report of an experiment, with one table per score."""
     if not rows:
         return f"# {experiment.title}\n\nNo results yet.\n"
     seeds = sorted({int(row["seed"]) for row in rows})
     quick = " (quick run: small data, short training)" if rows[0]["quick"] else ""
-    parts = [
-        f"# {experiment.title}{quick}",
-        f"{len(seeds)} seeds from {seeds[0]}. {experiment.notes}",
-    ]
+    count = f"{len(seeds)} seeds from {seeds[0]}."
+    parts = [f"# {experiment.title}{quick}", f"{count} {experiment.notes}"]
     for metric, title in experiment.metrics.items():
-        scored = [row for row in rows if metric in row]
-        if scored:
+        if scored := [row for row in rows if metric in row]:
             parts.append(f"## {title}")
             parts += [_table(experiment, metric, scored, some) for some in _columns(experiment)]
             parts.append("Mean ± standard error | median (published).")
-    failed = [row for row in rows if row.get("error")]
-    if failed:
-        parts.append(f"{len(failed)} fits failed; the CSV file says why.")
+    if failed := [row for row in rows if row.get("error")]:
+        parts.append(f"{len(failed)} fits failed; see the error column of the CSV file.")
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _columns(experiment: Experiment) -> list[list[str]]:
-    """Variants that share a table: all, or where they are many, those of one kind."""
+    """Variants of each table: all of them or, if there are many, those of one kind."""
     if len(experiment.variants) <= _WIDEST:
         return [list(experiment.variants)]
     kinds = itertools.groupby(experiment.variants, key=lambda variant: variant.split()[0])
@@ -44,27 +37,20 @@ def _columns(experiment: Experiment) -> list[list[str]]:
 
 
 def _table(experiment: Experiment, metric: str, rows: list[Row], columns: list[str]) -> str:
-    """Models down, variants across; published figures in brackets, medians behind a bar."""
+    """Models in rows, variants in columns; published values in brackets, medians after a bar."""
     variants = [v for v in columns if any(row["variant"] == v for row in rows)]
     rows = [row for row in rows if row["variant"] in variants]
     if not rows:
         return ""
     models = [m for m in experiment.competitors if any(row["model"] == m for row in rows)]
-    lines = [_line(["", *variants]), _line(["---"] * (len(variants) + 1))]
-    for model in models:
-        cells = [
-            _cell(
-                [r[metric] for r in rows if r["model"] == model and r["variant"] == variant],
-                experiment.published.get((metric, variant, model)),
-            )
-            for variant in variants
-        ]
-        lines.append(_line([model, *cells]))
-    return "\n".join(lines)
 
+    def cell(model: str, variant: str) -> str:
+        own = [row[metric] for row in rows if (row["model"], row["variant"]) == (model, variant)]
+        return _cell(own, experiment.published.get((metric, variant, model)))
 
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+    lines = [["", *variants], ["---"] * (len(variants) + 1)]
+    lines += [[model, *(cell(model, variant) for variant in variants)] for model in models]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _cell(values: list[float], published: float | None) -> str:

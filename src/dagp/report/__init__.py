@@ -1,17 +1,17 @@
-"""One self-contained page about a fitted model, to be opened offline.
+"""Self-contained HTML report of a fitted model, readable offline.
 
-The page brings its own small script that draws on canvases; it asks the network for nothing.
-The same model and data give the same bytes.
+The page contains the script that draws its charts and makes no network requests. The same model
+and data give the same bytes.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from dagp.core.typing import Table
+from dagp.files.atomic import replace
 from dagp.report.case import read
 from dagp.report.page import render
-from dagp.storage import replace
-from dagp.typing import Table
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -29,15 +29,21 @@ def html(
     title: str = _TITLE,
     settings: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page as text.
+    """The HTML report as a string.
 
     Parameters
     ----------
-    model : a fitted `DAGP`
-    X : (N, D) inputs, as for `DAGP.predict`
-    y : (N,) or (N, P) outputs
-    title : heading of the page
-    settings : what else to put on record, such as the name of the data file or the date
+    model : fitted DAGP
+    X, y : table of shape (N, D), array of shape (N,) or (N, P)
+        Data to show.
+    title : str, default="Which process produced which point"
+        Heading of the page.
+    settings : mapping of str, default=None
+        Further entries to list, such as the name of the data file or the date.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -59,8 +65,21 @@ def write(
     title: str = _TITLE,
     settings: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the page to a file; an older one stays until the new one is complete.
+    """Write the HTML report to a file, replacing an older one only when it is complete.
 
+    Parameters
+    ----------
+    model, X, y, title, settings
+        As for `html`.
+    path : str or Path
+        File to write.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
     >>> import tempfile
     >>> from dagp import DAGP, datasets
     >>> data = datasets.noise_separation(outliers=0.0, n=60, random_state=0)

@@ -1,22 +1,20 @@
-"""Do the predicted intervals hold as many points as they claim?"""
+"""Calibration of the predictive mixture: interval coverage and PIT histogram."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from dagp.mixture import Mixture
-from dagp.typing import Float
-
-__all__ = ["BINS", "LEVELS", "TABLE", "Calibration", "calibration", "verdict"]
+from dagp.core.typing import Float
+from dagp.predict.mixture import Mixture
 
 TABLE = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""Levels that stand in the table."""
+"""Levels listed in the table."""
 LEVELS = tuple(sorted({*np.linspace(0.05, 0.95, 19).round(2).tolist(), *TABLE}))
 BINS = 20
 
 
 class Calibration(NamedTuple):
-    """How often observations fall where the predictive mixture says, for each output."""
+    """Empirical coverage and PIT histogram of each output."""
 
     coverage: Float[np.ndarray, "P levels"]
     """Share of the points inside the central interval of each of `LEVELS`."""
@@ -32,10 +30,10 @@ def calibration(mixture: Mixture, y: Float[np.ndarray, "N P"]) -> Calibration:
     >>> found.coverage[0, LEVELS.index(0.5)].round(3)
     np.float64(0.667)
     """
-    place = mixture.cdf(y)
+    pit = mixture.cdf(y)
     levels = np.array(LEVELS)
-    inside = np.abs(place - 0.5)[..., None] <= levels / 2
-    bins = np.minimum((place * BINS).astype(int), BINS - 1)
+    inside = np.abs(pit - 0.5)[..., None] <= levels / 2
+    bins = np.minimum((pit * BINS).astype(int), BINS - 1)
     counts = [np.bincount(column, minlength=BINS) for column in bins.T]
     return Calibration(inside.mean(axis=0), np.array(counts) / len(y))
 
@@ -45,12 +43,12 @@ def verdict(found: Calibration, count: int, output: int) -> str:
 
     >>> exact = Calibration(np.array([LEVELS]), np.full((1, BINS), 1 / BINS))
     >>> verdict(exact, 1000, 0)
-    'as wide as they should be'
+    'well calibrated'
     """
     level = 0.9
     excess = found.coverage[output, LEVELS.index(level)] - level
-    # Three standard deviations of what chance does, and a little that nobody would mind.
+    # Three standard deviations of sampling noise, plus a deviation too small to matter.
     tolerance = 3 * np.sqrt(level * (1 - level) / count) + 0.02
     if abs(excess) <= tolerance:
-        return "as wide as they should be"
-    return "wider than needed" if excess > 0 else "too narrow"
+        return "well calibrated"
+    return "too wide" if excess > 0 else "too narrow"

@@ -1,4 +1,4 @@
-"""A fitted model and the data it is asked about: all that the parts of a page are computed from."""
+"""A fitted model with validated data and its predictions: input of all parts of a report."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -6,39 +6,37 @@ import narwhals as nw
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dagp.mixture import Mixture
-from dagp.typing import Float, Int, Table
-from dagp.validation import check_inputs, check_outputs, complete_rows
+from dagp.core.typing import Float, Int, Table
+from dagp.predict.mixture import Mixture
+from dagp.tables.validation import check_inputs, check_outputs, complete_rows
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
 
-__all__ = ["PALETTE", "Case", "read"]
-
-# As dagp.plot.PALETTE, which cannot be imported without matplotlib.
+# Same as dagp.plot.PALETTE, which cannot be imported without matplotlib.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 
 
 class Case(NamedTuple):
-    """A fitted model and complete rows of data, with what the model says of each."""
+    """A fitted model and complete rows of data, with the predictive mixture of each row."""
 
     model: "DAGP"
     X: Float[np.ndarray, "N D"]
     y: Float[np.ndarray, "N P"]
     rows: Int[np.ndarray, " N"]
-    """Where each row stood in the data that were handed in."""
+    """Index of each row in the data as passed by the user."""
     dropped: int
-    """Rows left out because they hold a NaN."""
+    """Number of rows left out because of a NaN."""
     inputs: list[str]
     outputs: list[str]
     mixture: Mixture
-    shares: Float[np.ndarray, "N K"]
+    responsibilities: Float[np.ndarray, "N K"]
     owner: Int[np.ndarray, " N"]
-    """The process that most likely produced each row."""
+    """The most probable process of each row."""
 
     @property
     def clutter(self) -> list[int]:
-        """Processes without a function: noise and uniform ones."""
+        """Processes without a function: `Noise` and `Uniform`."""
         return [p.index for p in self.model.processes_ if p.kernel_ is None]
 
     @property
@@ -51,12 +49,12 @@ class Case(NamedTuple):
         return PALETTE[k % len(PALETTE)]
 
     def name(self, k: int) -> str:
-        """What a process is called."""
+        """The displayed name of a process."""
         return f"Process {k}"
 
 
 def read(model: "DAGP", X: Table, y: Table) -> Case:
-    """Check the data as the model does and ask it about every row.
+    """Validate the data as the model does and predict every row.
 
     >>> from dagp import DAGP, datasets
     >>> data = datasets.noise_separation(outliers=0.0, n=60, random_state=0)
@@ -74,24 +72,16 @@ def read(model: "DAGP", X: Table, y: Table) -> Case:
         raise ValueError(f"y has {level.shape[1]} outputs, the model was fitted to {wanted}.")
     keep = np.ones(len(array), bool) if finite else complete_rows(array, level)
     array, level = array[keep], level[keep]
+    inputs = _names(getattr(model, "feature_names_in_", None), X, array.shape[1], "x")
+    outputs = _names(None, y, level.shape[1], "y")
     mixture = model.posterior_.mixture(array, flat=False)
     shares = mixture.responsibilities(level)
-    return Case(
-        model,
-        array,
-        level,
-        np.flatnonzero(keep),
-        int(np.sum(~keep)),
-        _names(getattr(model, "feature_names_in_", None), X, array.shape[1], "x"),
-        _names(None, y, level.shape[1], "y"),
-        mixture,
-        shares,
-        shares.argmax(axis=1),
-    )
+    rows, dropped, owner = np.flatnonzero(keep), int(np.sum(~keep)), shares.argmax(axis=1)
+    return Case(model, array, level, rows, dropped, inputs, outputs, mixture, shares, owner)
 
 
 def _names(known: Any, table: Any, count: int, letter: str) -> list[str]:
-    """Names of columns: those the model knows, those of the table, or a letter."""
+    """Column names: from the fit, else from the table, else a letter with a number."""
     frame = nw.from_native(table, pass_through=True, allow_series=True)
     if known is None and isinstance(frame, nw.DataFrame):
         known = frame.columns

@@ -13,7 +13,7 @@ function ticks(low, high, count) {
   return found.map((v) => [v, (wild ? v.toPrecision(3) : v.toFixed(decimals)).replace("-", "−")]);
 }
 
-/** A range with some air around it; never empty. */
+/** A range with a margin; never empty. */
 function padded(low, high, air) {
   if (!(high > low)) {
     const half = Math.abs(low) / 10 || 1;
@@ -133,7 +133,7 @@ class Chart {
     c.fill();
   }
 
-  /** A colour whose opacity runs along the axis: one gradient leaves no seams between pieces. */
+  /** A colour whose opacity varies along the axis, as one gradient without seams. */
   fade(xs, weights, hex, strength) {
     const [first, last] = [this.x(xs[0]), this.x(xs[xs.length - 1])];
     const gradient = this.c.createLinearGradient(first, 0, last, 0);
@@ -176,7 +176,7 @@ class Chart {
       return [event.clientX - box.left, event.clientY - box.top];
     };
     this.canvas.addEventListener("pointerdown", (event) => {
-      // Fingers scroll the page; only a mouse draws a frame.
+      // Touch scrolls the page; only a mouse drags a zoom frame.
       if (event.pointerType !== "mouse" || event.button) return;
       this.drag = { from: at(event) };
       this.canvas.setPointerCapture(event.pointerId);
@@ -198,7 +198,7 @@ class Chart {
     if (this.button) this.button.addEventListener("click", () => { this.zoom(0); this.canvas.focus(); });
   }
 
-  /** Look closer at a frame drawn with the mouse; a tiny one was a click. */
+  /** Zoom to a frame drawn with the mouse; a tiny one counts as a click. */
   frame(from, to) {
     if (Math.abs(from[0] - to[0]) < 8 || Math.abs(from[1] - to[1]) < 8) { this.draw(); return; }
     const sorted = (a, b) => [Math.min(a, b), Math.max(a, b)];

@@ -27,7 +27,7 @@ function sliders() {
   const rest = data.inputs.flatMap((name, d) => (moved.has(d) ? [] : [`${name} = ${written(data.typical[d], d)}`]));
   const more = rest.length > 8 ? ` and ${rest.length - 8} more` : "";
   document.getElementById("held").textContent = rest.length
-    ? `Held at a typical value: ${rest.slice(0, 8).join(", ")}${more}.` : "";
+    ? `Held at the median: ${rest.slice(0, 8).join(", ")}${more}.` : "";
 }
 
 function nearest(stops, value) {
@@ -76,7 +76,7 @@ when("download", "click", () => {
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const lines = found[0].map((_, i) => found.map((column) => cell(column[i])).join(","));
-  // The mark at the beginning tells spreadsheets that this is UTF-8.
+  // The byte order mark makes spreadsheets read UTF-8.
   const text = "\ufeff" + [header.map(cell).join(","), ...lines, ""].join("\r\n");
   const url = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
   const link = make("a", { href: url, download: "outliers.csv" });
@@ -85,7 +85,7 @@ when("download", "click", () => {
   link.remove();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 });
-// Browsers remember choices across reloads; what is drawn is the beginning.
+// Browsers restore form values on reload; reset them to the initial state that is drawn.
 const beginning = { output: state.output, axis: state.slice.axis, "pair-x": state.pair[0], "pair-y": state.pair[1] };
 for (const [id, value] of Object.entries(beginning)) {
   if (document.getElementById(id)) document.getElementById(id).value = value;

@@ -44,7 +44,7 @@ const dash = (k) => [[], [8, 4], [2, 3]][Math.floor(k / 8) % 3];
 
 // ------------------------------------------------------------------------------------- points
 
-/** What is known about one point: its values and how likely each process is. */
+/** Description of one point: its values and the probability of each process. */
 function tell(i) {
   const title = make("strong", { textContent: `Row ${points.row[i]}` });
   const values = make("div");
@@ -78,7 +78,7 @@ function scatter(chart, xs, ys, strength = () => 1) {
   }
 }
 
-/** How near a point is to the cut, from 0 to 1: all are where there is one input only. */
+/** Closeness of a point to the slice, from 0 to 1; 1 for all points with a single input. */
 function nearness(i) {
   if (data.inputs.length === 1) return 1;
   let sum = 0;
@@ -124,7 +124,7 @@ charts.posterior = new Chart("posterior", {
       scatter(chart, points.x[state.slice.axis], points.y[state.output], nearness);
     }
     for (const k of bands ? shown() : []) {
-      if (data.processes[k].clutter) continue; // the middle of scatter is nothing to follow
+      if (data.processes[k].clutter) continue; // clutter has no function to draw
       const { weight, mean } = curve(k);
       chart.line(grid, mean, chart.fade(grid, weight, data.processes[k].colour, 1), 2.5, dash(k));
     }
@@ -154,7 +154,7 @@ if (document.getElementById("pair")) {
   });
 }
 
-/** All pairs in small, if they are few: a triangle of buttons, with the names on its edge. */
+/** Thumbnails of all pairs, if they are few: a triangle of buttons, with the names on its edge. */
 function thumbs() {
   const holder = document.getElementById("thumbs");
   if (names.length > 7) return;
@@ -236,11 +236,11 @@ charts.pit = new Chart("pit", {
 });
 
 charts.bound = new Chart("bound", {
-  labels: () => ["step", "evidence bound"],
+  labels: () => ["step", "ELBO"],
   range() {
     const trace = data.bound.bound.filter((v) => v !== null).sort((a, b) => a - b);
     if (!trace.length) return [[0, 1], [0, 1]];
-    // The first steps come from far below; they would flatten everything of interest.
+    // The ELBO of the first steps is far lower and would dominate the scale.
     const [low, high] = [trace[Math.floor(0.05 * trace.length)], trace[trace.length - 1]];
     const air = high - low || Math.abs(high) / 10 || 1;
     const last = Math.max(...data.bound.step, ...data.bound.ends.map((end) => end.step));

@@ -1,18 +1,17 @@
-"""What the script of a page draws, as plain values of bounded size."""
+"""Data for the charts of the report: JSON-compatible values of bounded size."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagp.core.typing import Int
 from dagp.report import slices
 from dagp.report.calibration import BINS, LEVELS, Calibration
 from dagp.report.case import Case
 from dagp.report.relevance import typical_spread
 from dagp.report.text import short
-from dagp.typing import Int
 
-__all__ = ["Outliers", "drawn", "outliers", "payload"]
-
+# Limits on what is embedded, to keep the page small.
 _POINTS = 5000
 _POINT_NUMBERS = 300_000
 _CELLS = 60_000
@@ -20,41 +19,39 @@ _TRACE = 1000
 
 
 class Outliers(NamedTuple):
-    """Points that a process without a function most likely produced."""
+    """Points whose most probable process is clutter (without a function)."""
 
     rows: Int[np.ndarray, " found"]
-    """Their places among the rows of the case, those in the page."""
+    """Row indices within the case, of those listed in the page."""
     total: int
-    """How many there are."""
+    """Number of all outliers."""
 
 
 def outliers(case: Case) -> Outliers:
-    """The outliers in the order of the data; the surest ones where they are too many for a page."""
+    """Outliers in the order of the data; those of highest responsibility if there are too many."""
     found = np.flatnonzero(np.isin(case.owner, case.clutter))
     total = len(found)
     most = max(_CELLS // (len(case.inputs) + len(case.outputs) + 3), 100)
     if total > most:
-        sure = case.shares[found].max(axis=1)
+        sure = case.responsibilities[found].max(axis=1)
         found = np.sort(found[np.argsort(-sure, kind="stable")[:most]])
     return Outliers(found, total)
 
 
 def drawn(case: Case) -> Int[np.ndarray, " drawn"]:
-    """Rows that are drawn: all, or the same random ones every time."""
+    """Rows that are drawn: all, or a random sample with a fixed seed."""
     N, D = case.X.shape
-    most = min(_POINTS, max(_POINT_NUMBERS // (D + case.y.shape[1] + case.shares.shape[1]), 200))
+    numbers = D + case.y.shape[1] + case.responsibilities.shape[1]
+    most = min(_POINTS, max(_POINT_NUMBERS // numbers, 200))
     if most >= N:
         return np.arange(N)
     return np.sort(np.random.default_rng(0).choice(N, most, replace=False))
 
 
 def payload(
-    case: Case,
-    found: Calibration,
-    cuts: list[slices.Slice],
-    listed: Outliers,
+    case: Case, found: Calibration, cuts: list[slices.Slice], listed: Outliers
 ) -> dict[str, Any]:
-    """Everything that the script needs, by name."""
+    """The data of all charts, by name."""
     return {
         "inputs": case.inputs,
         "outputs": case.outputs,
@@ -79,10 +76,10 @@ def _processes(case: Case) -> list[dict[str, Any]]:
             "colour": case.colour(k),
             "active": bool(case.model.active_[k]),
             "clutter": k in case.clutter,
-            # Which of the slices' curves are its own.
+            # Index of its curves in the slices.
             "curve": case.active.index(k) if k in case.active else -1,
         }
-        for k in range(case.shares.shape[1])
+        for k in range(case.responsibilities.shape[1])
     ]
 
 
@@ -93,26 +90,19 @@ def _points(case: Case) -> dict[str, Any]:
         "x": [short(column) for column in case.X[rows].T],
         "y": [short(column) for column in case.y[rows].T],
         "owner": case.owner[rows].tolist(),
-        # In thousandths: whole numbers are the shortest.
-        "share": np.rint(1000 * case.shares[rows]).astype(int).T.tolist(),
+        # Responsibilities in thousandths: integers take the least space.
+        "share": np.rint(1000 * case.responsibilities[rows]).astype(int).T.tolist(),
     }
 
 
 def _bound(case: Case) -> dict[str, Any]:
     trace = np.asarray(case.model.lower_bounds_, np.float64)
     at = np.unique(np.linspace(0, max(len(trace) - 1, 0), _TRACE).astype(int))[: len(trace)]
-    return {
-        "step": (at + 1).tolist(),
-        "bound": short(trace[at], 6),
-        "ends": [
-            {
-                "step": start["steps"],
-                "bound": short([start["bound"]], 8)[0],
-                "kept": bool(start["kept"]),
-            }
-            for start in case.model.restarts_
-        ],
-    }
+    ends = [
+        {"step": one["steps"], "bound": short([one["bound"]], 8)[0], "kept": bool(one["kept"])}
+        for one in case.model.restarts_
+    ]
+    return {"step": (at + 1).tolist(), "bound": short(trace[at], 6), "ends": ends}
 
 
 def _outlier_rows(case: Case, listed: Outliers) -> dict[str, Any]:
@@ -122,9 +112,7 @@ def _outlier_rows(case: Case, listed: Outliers) -> dict[str, Any]:
         *case.X[rows].T.tolist(),
         *case.y[rows].T.tolist(),
         case.owner[rows].tolist(),
-        case.shares[rows].max(axis=1).round(4).tolist(),
+        case.responsibilities[rows].max(axis=1).round(4).tolist(),
     ]
-    return {
-        "header": ["row", *case.inputs, *case.outputs, "process", "responsibility"],
-        "columns": columns,
-    }
+    header = ["row", *case.inputs, *case.outputs, "process", "responsibility"]
+    return {"header": header, "columns": columns}

@@ -1,23 +1,21 @@
-"""Which inputs matter, for each process and for the gate."""
+"""Relevance of the inputs for each process and the gate: Sobol total-effect indices."""
 
 from typing import NamedTuple
 
 import numpy as np
 
+from dagp.core.typing import Float, Int
 from dagp.report.case import Case
-from dagp.typing import Float, Int
-
-__all__ = ["Relevance", "relevance", "typical_spread"]
 
 _ROWS = 512
 
 
 class Relevance(NamedTuple):
-    """What changing one input alone does.
+    """Effect of changing one input alone.
 
-    Per process and input, the typical change of the process in spreads of the output; for the
-    gate, the typical change of its weights. Both are the square root of the total-effect variance
-    (Sobol's, by Jansen's formula), so they hold for every kernel and for deep processes.
+    Per process and input, the root-mean-square change of the process in standard deviations of
+    the output; for the gate, that of its weights. Both are the square root of Sobol's total-effect
+    variance (by Jansen's estimator), so they apply to every kernel and to deep processes.
     """
 
     processes: Float[np.ndarray, "K D"]
@@ -26,36 +24,36 @@ class Relevance(NamedTuple):
     rows: int
 
     def overall(self) -> Float[np.ndarray, " D"]:
-        """The most an input does anywhere."""
-        stacked = np.vstack([self.processes, self.gate])
-        return np.where(np.isnan(stacked), 0.0, stacked).max(axis=0)
+        """The largest effect of each input, over processes and gate."""
+        return np.nanmax(np.vstack([self.processes, self.gate]), axis=0)
 
 
 def relevance(case: Case) -> Relevance:
-    """Give each input, alone, the value it has in another row, and see what changes.
+    """Replace each input alone by its value in another row, and measure the change.
 
-    Where inputs depend on each other this asks about pairs of values that do not occur.
+    Where inputs depend on each other, this evaluates combinations that do not occur in the data.
     """
     rows = _sample(case)
-    X, shares = case.X[rows], case.shares[rows]
+    X, responsibilities = case.X[rows], case.responsibilities[rows]
     spread = np.array([typical_spread(column) for column in case.y.T])
     used = [k for k in case.active if k not in case.clutter]
-    before, gate_before = _outlook(case, X, used)
+    before, gate_before = _means_and_gate(case, X, used)
     found = np.full((len(case.model.processes_), X.shape[1]), np.nan)
     gate = np.zeros(X.shape[1])
     for d in range(X.shape[1]):
         changed = X.copy()
         changed[:, d] = np.roll(X[:, d], 1)
-        after, gate_after = _outlook(case, changed, used)
+        after, gate_after = _means_and_gate(case, changed, used)
         squares = np.mean(((after - before) / spread) ** 2, axis=2) / 2
         gate[d] = np.sqrt(np.mean(np.sum((gate_after - gate_before) ** 2, axis=1)) / 2)
         for i, k in enumerate(used):
-            found[k, d] = np.sqrt(np.average(squares[:, i], weights=shares[:, k] + 1e-12))
+            weights = responsibilities[:, k] + 1e-12
+            found[k, d] = np.sqrt(np.average(squares[:, i], weights=weights))
     return Relevance(found, gate, len(rows))
 
 
 def typical_spread(column: Float[np.ndarray, " N"]) -> float:
-    """Standard deviation of the bulk of a column: outliers do not count.
+    """Standard deviation of a column, robust to outliers: from its central 90 %.
 
     >>> typical_spread(np.zeros(5))
     1.0
@@ -66,17 +64,17 @@ def typical_spread(column: Float[np.ndarray, " N"]) -> float:
 
 
 def _sample(case: Case) -> Int[np.ndarray, " rows"]:
-    """Some rows, in random order, in which every process that produced any is well represented."""
+    """Rows in random order, with about equally many of every process that has any."""
     rng = np.random.default_rng(0)
     owners = np.unique(case.owner)
     each = [rng.permutation(np.flatnonzero(case.owner == k)) for k in owners]
     return rng.permutation(np.concatenate([mine[: _ROWS // len(owners)] for mine in each]))
 
 
-def _outlook(
+def _means_and_gate(
     case: Case, X: Float[np.ndarray, "N D"], used: list[int]
 ) -> tuple[Float[np.ndarray, "N U P"], Float[np.ndarray, "N K"]]:
-    """Means of the processes in use, and the weights of all."""
+    """Means of the used processes, and gate weights of all."""
     mixture = case.model.posterior_.mixture(X, noise=False, flat=False)
     means = [mixture.marginal(k).mean() for k in used] or [np.zeros((len(X), case.y.shape[1]))]
     return np.stack(means, axis=1)[:, : len(used)], case.model.posterior_.gate(X)

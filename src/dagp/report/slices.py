@@ -1,41 +1,39 @@
-"""The processes and the gate along one input at a time, at several values of the others."""
+"""One-dimensional slices of the processes and the gate, at several values of the other inputs."""
 
 import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagp.core.typing import Float
 from dagp.report.case import Case
 from dagp.report.text import short
-from dagp.typing import Float
-
-__all__ = ["LEVEL", "Plan", "Slice", "cut", "packed", "plan", "typical"]
 
 LEVEL = 0.95
-"""Probability inside the band of a process."""
+"""Probability inside the predictive band of a process."""
 _FINE, _COARSE = 301, 41
-"""Positions along the axis: of a single input, and of each of many slices."""
+"""Grid points along the axis: with a single input, and for each of many slices."""
 _NUMBERS = 200_000
-"""Most numbers that all slices together may put into a page."""
+"""Limit on the numbers of all slices together, for the size of the page."""
 _AXES = 8
 _SLIDERS = 4
 _STOPS = (9, 7, 5, 3)
 
 
 class Plan(NamedTuple):
-    """Which slices fit into a page."""
+    """Which slices are computed."""
 
     axes: list[int]
-    """Inputs that may be put on the axis."""
+    """Inputs that can be chosen for the axis."""
     sliders: int
-    """How many of the other inputs can be moved; the rest stay at a typical value."""
+    """Number of other inputs with a slider; the rest stay at their median."""
     stops: int
     """Values per slider."""
     grid: int
 
 
 class Slice(NamedTuple):
-    """Curves along one input, for every combination of the sliders' values."""
+    """Curves along one input, for every combination of slider values."""
 
     axis: int
     grid: Float[np.ndarray, " G"]
@@ -47,7 +45,7 @@ class Slice(NamedTuple):
 
 
 def plan(inputs: int, processes: int, outputs: int, relevance: Float[np.ndarray, " D"]) -> Plan:
-    """The most detailed slices within the budget; inputs that matter more come first.
+    """The most detailed slices within the budget; more relevant inputs come first.
 
     >>> plan(1, 3, 1, np.ones(1))
     Plan(axes=[0], sliders=0, stops=1, grid=301)
@@ -65,7 +63,7 @@ def plan(inputs: int, processes: int, outputs: int, relevance: Float[np.ndarray,
 
 
 def cut(case: Case, relevance: Float[np.ndarray, " D"]) -> list[Slice]:
-    """One slice per input that may be put on the axis."""
+    """One slice per input that can be chosen for the axis."""
     D, P = case.X.shape[1], case.y.shape[1]
     planned = plan(D, len(case.active), P, relevance)
     order = np.argsort(-relevance, kind="stable").tolist()
@@ -78,7 +76,7 @@ def cut(case: Case, relevance: Float[np.ndarray, " D"]) -> list[Slice]:
 
 
 def typical(X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " D"]:
-    """The median of every input, as a value that occurs.
+    """The median of every input, as a value that occurs in the data.
 
     >>> typical(np.array([[0.0], [1.0], [1.0], [9.0]]))
     array([1.])
@@ -87,11 +85,11 @@ def typical(X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " D"]:
 
 
 def _stops(column: Float[np.ndarray, " N"], count: int) -> Float[np.ndarray, " stops"]:
-    """Values for a slider: all there are if they are few, quantiles otherwise."""
+    """Values of a slider: all distinct ones if few, quantiles otherwise."""
     distinct = np.unique(column)
     if len(distinct) <= count:
         return distinct
-    # Values that occur: half a gear or 0.5 of a switch would be no place to look.
+    # Values that occur in the data: an input may be discrete, such as a gear or a switch.
     levels = np.linspace(0.05, 0.95, count)
     return np.unique(np.quantile(column, levels, method="inverted_cdf"))
 
@@ -105,10 +103,11 @@ def _along(
     combinations = list(itertools.product(*[values for _, values in sliders]))
     rows = np.tile(typical(case.X), (len(combinations), size, 1))
     rows[..., axis] = grid
-    for place, (column, _) in enumerate(sliders):
-        rows[..., column] = np.array([c[place] for c in combinations])[:, None]
-    mixture = case.model.posterior_.mixture(rows.reshape(-1, rows.shape[-1]), flat=False)
-    weights = case.model.posterior_.gate(rows.reshape(-1, rows.shape[-1]))
+    for i, (column, _) in enumerate(sliders):
+        rows[..., column] = np.array([c[i] for c in combinations])[:, None]
+    rows = rows.reshape(-1, rows.shape[-1])
+    posterior = case.model.posterior_
+    mixture, weights = posterior.mixture(rows, flat=False), posterior.gate(rows)
     alone = [mixture.marginal(k) for k in case.active]
     bands = [(one.mean(), *one.interval(LEVEL)) for one in alone]
     shape = (len(combinations), size, len(case.active))
@@ -121,17 +120,12 @@ def _along(
 
 
 def packed(one: Slice) -> dict[str, Any]:
-    """A slice for the page: flat lists of numbers, the position along the axis running fastest."""
+    """A slice as flat lists of numbers, with the position along the axis varying fastest."""
+    bands = {"mean": one.means, "low": one.lows, "high": one.highs}
     return {
         "axis": one.axis,
         "grid": short(one.grid),
         "sliders": [{"input": d, "stops": short(values)} for d, values in one.sliders],
         "weight": short(np.round(one.weights, 3)),
-        "mean": _by_output(one.means),
-        "low": _by_output(one.lows),
-        "high": _by_output(one.highs),
+        **{name: [short(c) for c in np.moveaxis(band, 2, 0)] for name, band in bands.items()},
     }
-
-
-def _by_output(curves: Float[np.ndarray, "combinations K P G"]) -> list[list[float | None]]:
-    return [short(curves[:, :, p]) for p in range(curves.shape[2])]

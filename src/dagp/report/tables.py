@@ -1,4 +1,4 @@
-"""The tables of a page. Cells are text unless they come as `Markup`."""
+"""HTML tables of the report. Cells are escaped unless they are `Markup`."""
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,36 +9,21 @@ import numpy as np
 import scipy
 import sklearn
 
-import dagp
-from dagp import summary
+from dagp.core.version import __version__
+from dagp.describe import summary
 from dagp.report.calibration import LEVELS, TABLE, Calibration
 from dagp.report.case import Case
 from dagp.report.relevance import Relevance
 from dagp.report.text import escape, number, percent, plain
 
-__all__ = [
-    "SHOWN_OUTLIERS",
-    "Markup",
-    "calibrated",
-    "outliers",
-    "processes",
-    "relevant",
-    "settings",
-    "starts",
-]
-
 _LONG = 30
-"""Rows beyond which a table scrolls inside its frame."""
+"""Number of rows above which a table scrolls inside its frame."""
 _MOST_INPUTS = 30
 SHOWN_OUTLIERS = 100
 
 
 class Markup(str):
-    """Text that already is HTML.
-
-    >>> isinstance(Markup("<b>bold</b>"), str)
-    True
-    """
+    """A string that is HTML already."""
 
     __slots__ = ()
 
@@ -48,19 +33,17 @@ def _cell(value: object) -> str:
 
 
 def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A table that scrolls inside its own frame where the screen is narrow.
+    """A table that scrolls inside its own frame on a narrow screen.
 
     >>> "&lt;" in table("numbers", ["<"], [[1]])
     True
     """
     rows = list(rows)
     head = "".join(f'<th scope="col">{_cell(cell)}</th>' for cell in header)
-    body = "".join(
-        f'<tr><th scope="row">{_cell(row[0])}</th>'
-        + "".join(f"<td>{_cell(cell)}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in rows
-    )
+    body = ""
+    for first, *rest in rows:
+        cells = "".join(f"<td>{_cell(cell)}</td>" for cell in rest)
+        body += f'<tr><th scope="row">{_cell(first)}</th>{cells}</tr>'
     label, frame = escape(caption), "scroll long" if len(rows) > _LONG else "scroll"
     return (
         f'<div class="{frame}" tabindex="0" role="region" aria-label="{label}"><table>'
@@ -70,15 +53,15 @@ def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object
 
 
 def _tag(case: Case, k: int) -> Markup:
-    """The name of a process with its colour."""
+    """The name of a process with a swatch of its colour."""
     text = case.name(k) + ("" if case.model.active_[k] else " (unused)")
     swatch = f'<span class="swatch" style="background:{case.colour(k)}"></span>'
     return Markup(f'<span class="tag">{swatch}{text}</span>')
 
 
 def processes(case: Case) -> str:
-    """One row per process: what it is, how much it explains, how exact it is."""
-    header = ["process", "kind", "points here", "share of training data", "noise std"]
+    """One row per process: kind, number of points, noise, where the gate prefers it, kernel."""
+    header = ["process", "kind", "points in these data", "share of training data", "noise std"]
     one_input = len(case.inputs) == 1
     header += ["where the gate prefers it", "function"] if one_input else ["function"]
     rows = []
@@ -92,21 +75,16 @@ def processes(case: Case) -> str:
 
 
 def relevant(case: Case, found: Relevance) -> str:
-    """One row per input, one column per process in use and one for the gate, with bars."""
+    """One row per input, with a bar for each used process and for the gate."""
     used = [k for k in case.active if k not in case.clutter]
-    order = np.arange(len(case.inputs))
-    if len(order) > _MOST_INPUTS:
-        order = np.argsort(-found.overall(), kind="stable")[:_MOST_INPUTS]
+    order = np.argsort(-found.overall(), kind="stable")[:_MOST_INPUTS]
+    order = np.arange(len(case.inputs)) if len(case.inputs) <= _MOST_INPUTS else order
     most = max(float(np.max(found.processes[used], initial=0.0)), 1e-12)
     header = ["input", *[_tag(case, k) for k in used], "gate"]
-    rows = [
-        [
-            case.inputs[d],
-            *[_bar(found.processes[k, d], most, case.colour(k)) for k in used],
-            _bar(found.gate[d], 1.0, "#555"),
-        ]
-        for d in order
-    ]
+    rows = []
+    for d in order:
+        bars = [_bar(found.processes[k, d], most, case.colour(k)) for k in used]
+        rows.append([case.inputs[d], *bars, _bar(found.gate[d], 1.0, "#555")])
     return table("Relevance of the inputs", header, rows)
 
 
@@ -119,17 +97,17 @@ def _bar(value: float, most: float, colour: str) -> Markup:
 
 
 def calibrated(case: Case, found: Calibration) -> str:
-    """One row per level, one column per output."""
+    """One row per interval level, one column per output."""
     header = ["interval", *[f"points of {name} inside" for name in case.outputs]]
     rows = [
-        [f"{level:.0%}".replace("%", " %"), *[f"{100 * c:.1f} %" for c in column]]
-        for level, column in ((v, found.coverage[:, LEVELS.index(v)]) for v in TABLE)
+        [f"{100 * v:.0f} %", *[f"{100 * c:.1f} %" for c in found.coverage[:, LEVELS.index(v)]]]
+        for v in TABLE
     ]
     return table("Coverage", header, rows)
 
 
 def outliers(case: Case, rows: Sequence[int]) -> str:
-    """The first of the outliers; the download has more."""
+    """The first outliers; the download has more."""
     header = ["row", *case.inputs, *case.outputs, "process", "responsibility"]
     body = [
         [
@@ -137,7 +115,7 @@ def outliers(case: Case, rows: Sequence[int]) -> str:
             *map(number, case.X[i]),
             *map(number, case.y[i]),
             _tag(case, int(case.owner[i])),
-            f"{case.shares[i].max():.2f}",
+            f"{case.responsibilities[i].max():.2f}",
         ]
         for i in rows[:SHOWN_OUTLIERS]
     ]
@@ -150,18 +128,16 @@ def starts(case: Case) -> str:
 
 
 def settings(case: Case, given: Mapping[str, Any] | None) -> str:
-    """What the model was told, what the caller adds, and what it ran on."""
-    own = {name: plain(value) for name, value in case.model.get_params(deep=False).items()}
-    extra = {str(name): plain(value) for name, value in (given or {}).items()}
-    versions = {
-        "dagp": dagp.__version__,
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "Python": platform.python_version(),
-    }
-    parts = [table("Settings of the model", ["setting", "value"], own.items())]
-    if extra:
-        parts.insert(0, table("About this report", ["what", "value"], extra.items()))
-    return "".join([*parts, table("Versions", ["package", "version"], versions.items())])
+    """Parameters of the model, the caller's entries, and versions of the packages."""
+    own, extra = (
+        [(str(name), plain(value)) for name, value in entries.items()]
+        for entries in (case.model.get_params(deep=False), given or {})
+    )
+    packages = {"jax": jax, "numpy": np, "scipy": scipy, "scikit-learn": sklearn}
+    versions = {"dagp": __version__} | {name: one.__version__ for name, one in packages.items()}
+    versions["Python"] = platform.python_version()
+    return (
+        (table("About this report", ["entry", "value"], extra) if extra else "")
+        + table("Settings of the model", ["setting", "value"], own)
+        + table("Versions", ["package", "version"], versions.items())
+    )

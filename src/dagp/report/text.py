@@ -1,4 +1,4 @@
-"""Numbers and text on their way into a page: short, escaped, the same every time."""
+"""Formatting of numbers and text for the report: short, escaped, deterministic."""
 
 import html
 import json
@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dagp.summary import digits
-
-__all__ = ["embedded", "escape", "listed", "number", "percent", "plain", "short"]
+from dagp.describe.summary import digits
 
 _DIGITS = 4
-"""Significant digits, counted from the spread of a column: finer than any screen."""
+"""Significant digits relative to the spread of a column: finer than a screen resolves."""
 _LONGEST = 400
 
 
 def escape(text: object) -> str:
-    """Text for an element or a quoted attribute.
+    """Escape text for an element or a quoted attribute.
 
     >>> escape('<b title="ü">')
     '&lt;b title=&quot;ü&quot;&gt;'
@@ -27,20 +25,20 @@ def escape(text: object) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON that may stand in a script element, whatever names it holds.
+    """JSON that is safe inside a script element, for any strings.
 
     >>> embedded({"name": "</script>"})
     '{"name":"\\\\u003c/script\\\\u003e"}'
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Inside JSON these can only stand in strings, where an escape means the same.
+    # In JSON these occur in strings only, where the escape is equivalent.
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 
 
 def short(values: Any, digits: int = _DIGITS) -> list[float | None]:
-    """Numbers with as many digits as their spread can show; None where not finite.
+    """Numbers rounded relative to their spread; None where not finite.
 
     >>> short([0.123456, 1.0, np.nan]), short([1700000000.123, 1700000100.0])
     ([0.1235, 1.0, None], [1700000000.1, 1700000100.0])
@@ -50,7 +48,7 @@ def short(values: Any, digits: int = _DIGITS) -> list[float | None]:
     if not finite.size:
         return [None] * array.size
     size, low, high = np.abs(finite).max(), finite.min(), finite.max()
-    # Halves, because the difference of two very large numbers may overflow.
+    # Halved, because the difference of two very large numbers may overflow.
     spread = high / 2 - low / 2
     if spread > 0 and size > 0:
         digits = min(digits + max(0, int(np.ceil(np.log10(size / 2) - np.log10(spread) - 0.3))), 17)
@@ -59,12 +57,12 @@ def short(values: Any, digits: int = _DIGITS) -> list[float | None]:
 
 def _rounded(value: float, digits: int) -> float:
     rounded = float(f"{value:.{digits}g}")
-    # The rounding of the largest double may end beyond it.
+    # Rounding the largest double may overflow.
     return rounded if np.isfinite(rounded) else value
 
 
 def number(value: float) -> str:
-    """A number for a sentence.
+    """A number with three significant digits and a typographic minus.
 
     >>> number(0.0312345), number(123456.0), number(-0.5)
     ('0.0312', '123000', '−0.5')
@@ -73,7 +71,7 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    r"""A share in per cent, with a decimal where it matters.
+    r"""A share in per cent, with one decimal below 10 % and above 90 %.
 
     >>> percent(0.62) == "62\N{NO-BREAK SPACE}%", percent(0.052)[:3], percent(1.0)[:3]
     (True, '5.2', '100')
@@ -84,7 +82,7 @@ def percent(share: float) -> str:
 
 
 def plain(value: object) -> str:
-    """A setting as text: bounded, and without the memory addresses that change with every run.
+    """A setting as text: of limited length, without memory addresses, which differ between runs.
 
     >>> plain(np.random.default_rng(0))
     'Generator(PCG64)'
@@ -94,7 +92,7 @@ def plain(value: object) -> str:
 
 
 def listed(items: Iterable[str]) -> str:
-    """A list in a sentence.
+    """Join items with commas and "and".
 
     >>> listed(["a", "b", "c"])
     'a, b and c'

@@ -1,0 +1,46 @@
+"""Floating-point precision and BLAS threads around the library's calls.
+
+Both are restored afterwards, so a user's program keeps its JAX flags and thread settings.
+"""
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+import scipy.linalg  # noqa: F401  (JAX's CPU LAPACK calls go through SciPy's BLAS; load it first)
+from jax.errors import JaxRuntimeError
+from threadpoolctl import ThreadpoolController
+
+DTYPES = ("float64", "float32")
+_NO_MEMORY = ("Out of memory", "RESOURCE_EXHAUSTED", "bad_alloc")
+
+
+@functools.cache
+def _thread_pools() -> ThreadpoolController:
+    # Scanning the loaded libraries takes milliseconds, and the set does not change.
+    return ThreadpoolController()
+
+
+@contextmanager
+def numerics(dtype: str = "float64") -> Iterator[None]:
+    """Compute in `dtype`, with one BLAS thread, inside the ``with`` block.
+
+    The matrices are small and many: OpenBLAS threads wait on each other longer than they compute,
+    and XLA spreads the large products over the cores. Running out of memory raises MemoryError.
+
+    >>> import jax.numpy as jnp
+    >>> with numerics("float64"):
+    ...     print(jnp.ones(1).dtype)
+    float64
+    """
+    try:
+        with jax.enable_x64(dtype == "float64"), _thread_pools().limit(limits=1, user_api="blas"):
+            yield
+    except JaxRuntimeError as error:
+        # JAX raises this type for every failure at run time.
+        if not any(word in str(error) for word in _NO_MEMORY):
+            raise
+        raise MemoryError(
+            "Not enough memory; a smaller batch_size, or fewer inducing points, need less."
+        ) from error

@@ -1,0 +1,24 @@
+"""Conversion of the `random_state` argument."""
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from dagp.core.typing import RandomState
+
+
+def as_random_state(random_state: RandomState) -> np.random.RandomState:
+    """A RandomState from a seed, None, or NumPy's old or new generators.
+
+    A generator is shared, not copied: drawing advances it.
+
+    >>> generator = np.random.default_rng(0)
+    >>> first = as_random_state(np.random.default_rng(0)).uniform()
+    >>> as_random_state(generator).uniform() == first
+    True
+    >>> as_random_state(generator).uniform() == first
+    False
+    """
+    if isinstance(random_state, np.random.Generator):
+        # check_random_state rejects the new generators.
+        return np.random.RandomState(random_state.bit_generator)
+    return check_random_state(random_state)

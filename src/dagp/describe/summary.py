@@ -1,0 +1,134 @@
+"""Summary of a fitted model as text and HTML tables."""
+
+import html as _html
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dagp.estimator import DAGP
+    from dagp.model.kernel import Kernel
+    from dagp.model.parameters import Parameter
+    from dagp.predict.process import FittedProcess
+
+COLUMNS = ("process", "kind", "share", "noise std", "where", "function")
+START_COLUMNS = ("start", "ELBO", "ELBO at each rung", "steps", "fate", "moves (ELBO gain)")
+
+
+def rows(model: "DAGP") -> list[tuple[str, ...]]:
+    """One row of text per process, in the order of `COLUMNS`."""
+    return [
+        (
+            str(process.index) + ("" if model.active_[process.index] else " (unused)"),
+            process.kind,
+            f"{process.share_:.1%}",
+            ", ".join(digits(std) for std in process.noise_std_),
+            _where(model, process),
+            "" if process.kernel_ is None else _function(process.kernel_),
+        )
+        for process in model.processes_
+    ]
+
+
+def _function(kernel: "Kernel") -> str:
+    """A kernel in words: length scale, period and standard deviation of the function."""
+    variance, lengthscale = getattr(kernel, "variance", None), getattr(kernel, "lengthscale", None)
+    if variance is None or lengthscale is None:
+        return repr(kernel)
+    name = type(kernel).__name__
+    name = "smooth" if name == "SquaredExponential" else name
+    words = f"{name}, length scale {_numbers(lengthscale)}"
+    if (period := getattr(kernel, "period", None)) is not None:
+        words += f", period {_numbers(period)}"
+    return f"{words}, std {digits(np.sqrt(float(_value(variance))))}"
+
+
+def _numbers(p: "Parameter") -> str:
+    """The value of a parameter, or one per input column."""
+    return ", ".join(map(digits, np.ravel(_value(p))))
+
+
+def digits(value: float) -> str:
+    """Three significant digits; an exponent only for very large and very small numbers.
+
+    >>> digits(1683.2), digits(0.031234), digits(1.5e9)
+    ('1680', '0.0312', '1.5e+09')
+    """
+    return f"{float(f'{value:.3g}'):g}"
+
+
+def _value(p: "Parameter") -> np.ndarray:
+    """The value in double precision, independent of JAX's precision setting."""
+    return np.exp(np.asarray(p.raw, np.float64))
+
+
+def _where(model: "DAGP", process: "FittedProcess") -> str:
+    """Intervals of a single input in which the gate weight of the process exceeds a threshold.
+
+    The threshold is 0.1, or half of the largest weight of the process if that is lower.
+    """
+    if not model.active_[process.index]:
+        return "-"
+    low, high = model.extent_
+    if len(low) > 1:
+        return "see plot.gate"
+    grid = np.linspace(low[0], high[0], 200)
+    weight = model.posterior_.gate(grid[:, None])[:, process.index]
+    likely = weight > min(0.1, 0.5 * weight.max())
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], likely.astype(int), [0]])))
+    spans = list(zip(edges[::2], edges[1::2] - 1, strict=True))
+    if spans == [(0, len(grid) - 1)]:
+        return "everywhere"
+    return ", ".join(f"{digits(grid[a])} to {digits(grid[b])}" for a, b in spans)
+
+
+def headline(model: "DAGP") -> str:
+    """The fit in one sentence."""
+    used = int(np.sum(model.active_))
+    state = "converged" if model.converged_ else "did not converge"
+    return (
+        f"{used} of {len(model.active_)} processes in use; ELBO {model.lower_bound_:.2f}; "
+        f"{state} after {model.n_iter_} steps (best of {len(model.restarts_)} starts)."
+    )
+
+
+def starts(model: "DAGP") -> list[tuple[str, ...]]:
+    """One row of text per start, in the order of `START_COLUMNS`."""
+    return [
+        (
+            start["kind"],
+            f"{start['bound']:.2f}",
+            " ".join(f"{bound:.1f}" for bound in start["rungs"]),
+            str(start["steps"]),
+            start["fate"],
+            ", ".join(f"{name} {gain:+.1f}" for name, gain in start["moves"]) or "-",
+        )
+        for start in model.restarts_
+    ]
+
+
+def text(model: "DAGP", verbose: bool = False) -> str:
+    """The summary as plain text, with a table of the starts if `verbose`."""
+    parts = [headline(model), "", *_aligned(COLUMNS, rows(model))]
+    if verbose:
+        parts += ["", *_aligned(START_COLUMNS, starts(model))]
+    return "\n".join(parts)
+
+
+def _aligned(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
+    table = [header, ["-" * width for width in widths], *body]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+
+
+def html(model: "DAGP") -> str:
+    """The summary as HTML, for notebooks."""
+    head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in rows(model)
+    )
+    return (
+        f"<div><p>{_html.escape(headline(model))}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )

@@ -1,0 +1,107 @@
+"""Atomic file writes: a file is written completely or not at all."""
+
+import contextlib
+import glob
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from dagp.core.errors import StorageError
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # pragma: no cover  (Windows: temporary files of killed writers stay)
+    fcntl = None
+
+_DRAFT = ".draft"
+
+
+def replace(path: str | Path, fill: Callable[[BinaryIO], None]) -> Path:
+    """Write a file atomically: the path always holds the old or the new one, complete.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     replace(f"{folder}/a", lambda file: file.write(b"whole")).read_bytes()
+    b'whole'
+    """
+    path = Path(path)
+    try:
+        with _draft(path) as (handle, draft):
+            with os.fdopen(handle, "wb") as file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(draft, 0o666 & ~mask)
+            os.replace(draft, path)
+    except OSError as error:
+        raise StorageError(f"Cannot write {path}: {error.strerror or error}.") from error
+    _sync_folder(path.parent)
+    _tidy(path)
+    return path
+
+
+def discard(path: str | Path) -> None:
+    """Remove a file, if it exists, and temporary files that killed writers left.
+
+    >>> discard("a file that is not there")
+    """
+    path = Path(path)
+    path.unlink(missing_ok=True)
+    _tidy(path)
+
+
+@contextlib.contextmanager
+def _draft(path: Path) -> Iterator[tuple[int, Path]]:
+    """A temporary file beside the path, locked while it is written; removed on failure."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_DRAFT, dir=path.parent)
+        lock = _locked(handle)
+        # Another writer may have removed it as abandoned before it was locked: try again.
+        if os.fstat(handle).st_nlink:
+            break
+        os.close(handle)  # pragma: no cover
+    try:
+        yield handle, Path(name)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(handle: int) -> int | None:
+    """A second handle of the file that holds a lock on it; None without file locks."""
+    if fcntl is None:  # pragma: no cover
+        return None
+    with contextlib.suppress(OSError):  # not every file system has locks
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    return os.dup(handle)
+
+
+def _tidy(path: Path) -> None:
+    """Remove temporary files of killed writers: those that are not locked."""
+    pattern = f".{glob.escape(path.name)}.{'?' * 8}{_DRAFT}"
+    if fcntl is None:  # pragma: no cover
+        return
+    for draft in path.parent.glob(pattern):
+        with contextlib.suppress(OSError), draft.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush the directory entry to disk, where the file system supports it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # pragma: no cover
+        return
+    try:
+        os.fsync(handle)
+    except OSError:  # pragma: no cover
+        pass
+    finally:
+        os.close(handle)

@@ -1,0 +1,252 @@
+"""Consistency checks of fitted estimators that are read from files.
+
+Digests prove that a file is unchanged, not that its content is valid. Here attributes, units, model
+and optimiser state are checked against each other; an inconsistency raises ValueError.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from dagp.core.precision import DTYPES
+from dagp.inference.minibatch import init_opt_state, noise_levels
+from dagp.inference.standardize import Units
+from dagp.model.association import DataAssociation
+from dagp.model.parameters import is_parameter
+from dagp.predict.posterior import CHUNK, Posterior, predictive_shapes
+from dagp.search.fit import Stream
+from dagp.tables.settings import check_settings
+
+if TYPE_CHECKING:
+    from dagp.estimator import DAGP
+
+FITTED = {
+    "active_": np.ndarray,
+    "alternatives_": list,
+    "assignment_": np.ndarray,
+    "converged_": bool,
+    "extent_": tuple,
+    "feature_names_in_": np.ndarray,
+    "flat_": bool,
+    "lower_bound_": float,
+    "lower_bounds_": np.ndarray,
+    "n_features_in_": int,
+    "n_iter_": int,
+    "posterior_": Posterior,
+    "responsibilities_": np.ndarray,
+    "restarts_": list,
+    "stream_": Stream,
+}
+"""Fitted attributes that files store, and their types. `processes_` are rebuilt."""
+_NOT_ALWAYS = {"feature_names_in_", "stream_"}
+_START = {
+    "kind": str,
+    "bound": float,
+    "rungs": tuple,
+    "steps": int,
+    "kept": bool,
+    "fate": str,
+    "moves": tuple,
+}
+MOST_PROCESSES = 1000
+MOST_ARRAYS = 5000
+"""Limits far above any real model, so that a small file cannot cause hours of computation."""
+
+
+def _require(condition: Any, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
+    """Check settings, attributes, model and the share of each process against each other."""
+    check_settings(estimator)
+    for name, kind in FITTED.items():
+        value = getattr(estimator, name, None)
+        absent = value is None and name in _NOT_ALWAYS
+        expected = f"{name} must be of type {kind.__name__}, got {type(value).__name__}"
+        _require(absent or isinstance(value, kind), expected)
+    posterior = estimator.posterior_
+    _check_units(posterior.units)
+    D, P = posterior.units.x_unit.size, posterior.units.y_unit.size
+    _check_rows_attributes(estimator)
+    K = estimator.responsibilities_.shape[1]
+    _require(0 < K <= MOST_PROCESSES, f"{K} processes, expected 1 to {MOST_PROCESSES}")
+    columns = vars(estimator)["n_features_in_"]
+    _require(columns == D, f"n_features_in_ is {columns}, the units have {D} columns")
+    _require(P == 1 or not estimator.flat_, f"flat_ must be False with {P} outputs")
+    right = isinstance(weights, list) and len(weights) == K
+    _require(right, f"shares must be a list of one number per process ({K})")
+    right = all(isinstance(w, float) and 0 <= w <= 1 + 1e-9 for w in weights)
+    _require(right, "shares must be between 0 and 1")
+    _check_extent(estimator.extent_, D)
+    _check_names(getattr(estimator, "feature_names_in_", None), D)
+    _check_starts(estimator.restarts_)
+    _require(posterior.dtype in DTYPES, f"dtype must be one of {DTYPES}, got {posterior.dtype!r}")
+    _check_model(posterior.model, K, posterior.dtype)
+    _check_predictions(posterior, K, P)
+    if (stream := getattr(estimator, "stream_", None)) is not None:
+        _check_stream(stream, posterior)
+
+
+def check_rows(data: Any, units: Any) -> None:
+    """Check the training rows that are saved with a model."""
+    if data is None:
+        return
+    _require(
+        isinstance(data, dict) and set(data) == {"X", "y"}, "data must be a dictionary of X and y"
+    )
+    _check_units(units)
+    X, y = data["X"], data["y"]
+    D, P = units.x_unit.size, units.y_unit.size
+    for name, column in (("X", X), ("y", y)):
+        _require(_numbers(column), f"data {name} must be an array of floats")
+    _require(X.ndim == 2 and X.shape[1] == D, f"data X must have {D} columns, got {X.shape}")
+    _require(
+        y.ndim in (1, 2) and len(y) == len(X), f"data y must have {len(X)} rows, got {y.shape}"
+    )
+    _require(y.ndim == 1 or y.shape[1] == P, f"data y must have {P} columns, got {y.shape}")
+
+
+def _numbers(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f"
+
+
+def _finite(array: Any, most: float = np.inf) -> bool:
+    if not _numbers(array):
+        return False
+    # In double precision, because `most` may overflow in single precision.
+    return bool(np.all(np.isfinite(array) & (np.abs(array.astype(np.float64)) <= most)))
+
+
+def _root_of_largest(dtype: str) -> float:
+    return float(np.sqrt(np.finfo(dtype).max))
+
+
+def _check_units(units: Any) -> None:
+    _require(isinstance(units, Units), f"units must be Units, got {type(units).__name__}")
+    for name, column in units._asdict().items():
+        right = _finite(column) and column.ndim == 1 and column.size
+        _require(right, f"units.{name} must be a 1-D array of finite floats")
+    for centre, unit in ((units.x_centre, units.x_unit), (units.y_centre, units.y_unit)):
+        usable = np.all(unit >= np.finfo(unit.dtype).tiny)
+        right = centre.shape == unit.shape and usable
+        _require(right, "units must have one centre and one positive unit per column")
+    most = _root_of_largest("float64")
+    right = np.all((units.y_unit > 1 / most) & (units.y_unit < most))
+    _require(right, f"units.y_unit must be between {1 / most:.0e} and {most:.0e}")
+
+
+def _check_rows_attributes(estimator: "DAGP") -> None:
+    found, assignment = estimator.responsibilities_, estimator.assignment_
+    active = estimator.active_
+    right = _finite(found) and found.ndim == 2 and found.size
+    _require(right, "responsibilities_ must be a 2-D array of finite floats")
+    _require(np.all(found >= 0), f"responsibilities_ must not be negative, got {found.min()}")
+    _require(np.allclose(found.sum(axis=1), 1.0), "responsibilities_ must sum to one per row")
+    _require(assignment.dtype.kind == "i", f"assignment_ must be ints, got {assignment.dtype}")
+    right = np.array_equal(assignment, found.argmax(axis=1))
+    _require(right, "assignment_ must be the column of the largest responsibility per row")
+    right = active.dtype == bool and active.shape == found.shape[1:]
+    _require(right, "active_ must have one boolean per process")
+    bounds = estimator.lower_bounds_
+    _require(_numbers(bounds) and bounds.ndim == 1, "lower_bounds_ must be a 1-D array of floats")
+    _require(not np.isnan(estimator.lower_bound_), "lower_bound_ must not be NaN")
+    _require(estimator.n_iter_ >= 0, f"n_iter_ must not be negative, got {estimator.n_iter_}")
+
+
+def _check_extent(extent: tuple[Any, ...], columns: int) -> None:
+    right = len(extent) == 2 and all(_finite(e) and e.shape == (columns,) for e in extent)
+    right = right and np.all(extent[0] <= extent[1])
+    _require(right, f"extent_ must be the lower and upper ends of {columns} inputs")
+
+
+def _check_names(names: Any, columns: int) -> None:
+    if names is not None:
+        _require(names.shape == (columns,), f"feature_names_in_ must have {columns} names")
+        _require(all(isinstance(name, str) for name in names), "feature_names_in_ must be strings")
+
+
+def _check_starts(starts: list[Any]) -> None:
+    for start in starts:
+        right = isinstance(start, dict) and set(start) == set(_START)
+        _require(right, f"restarts_ must be dictionaries of {', '.join(_START)}")
+        for name, kind in _START.items():
+            _require(isinstance(start[name], kind), f"{name} in restarts_ must be {kind.__name__}")
+        right = all(isinstance(bound, float) for bound in start["rungs"])
+        _require(right, "rungs in restarts_ must be floats")
+        for name, gain in start["moves"]:
+            right = isinstance(name, str) and isinstance(gain, float)
+            _require(right, "moves in restarts_ must be pairs of name and gain")
+
+
+def _check_model(model: Any, processes: int, dtype: str) -> None:
+    kind = type(model).__name__
+    _require(isinstance(model, DataAssociation), f"model must be DataAssociation, got {kind}")
+    leaves = jax.tree.leaves(model)
+    _require(len(leaves) <= MOST_ARRAYS, f"{len(leaves)} arrays, at most {MOST_ARRAYS} expected")
+    most = _root_of_largest("float64")
+    _require(
+        all(_finite(leaf, most) for leaf in leaves), f"model arrays must be floats below {most:.0e}"
+    )
+    members = model.members
+    right = isinstance(model.groups, tuple) and isinstance(members, tuple)
+    _require(right, "groups and members of the model must be tuples")
+    indices = sorted(k for group in members for k in group)
+    _require(indices == list(range(processes)), f"members must be 0 to {processes - 1}, once each")
+    for group, ks in zip(model.groups, members, strict=True):
+        sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(group)}
+        _require(sizes <= {(len(ks),)} and ks, f"arrays of a group must have {len(ks)} processes")
+    for parameter in _nodes(model, is_parameter):
+        _check_parameter(parameter, _root_of_largest(dtype))
+    model.gate.check(processes, dtype)
+    # One at a time: stacked parameters have an additional axis.
+    for k in range(processes):
+        model.process(k).check(dtype)
+
+
+def _nodes(tree: Any, wanted: Any) -> Iterator[Any]:
+    return filter(wanted, jax.tree.leaves(tree, is_leaf=wanted))
+
+
+def _check_parameter(parameter: Any, most: float) -> None:
+    right = parameter.support in ("real", "positive")
+    _require(right, f"support of a parameter must be real or positive, got {parameter.support!r}")
+    value = np.asarray(parameter.raw, np.float64)
+    if parameter.support == "positive":
+        with np.errstate(over="ignore", under="ignore"):
+            value = np.asarray(np.exp(value - parameter.unit))
+        _require(np.all(value > 0), "a positive parameter must be above zero")
+    _require(_finite(value, most), f"a parameter must be finite and below {most:.0e}")
+
+
+def _check_predictions(posterior: Posterior, processes: int, outputs: int) -> None:
+    """Check the shapes of predictions, by tracing without computation."""
+    weights, parts = predictive_shapes(posterior, posterior.units.x_unit.size)
+    right = weights.shape == (CHUNK, processes)
+    _require(right, f"gate must have {processes} processes, got {weights.shape[1:]}")
+    for part, ks in zip(parts, posterior.model.members, strict=True):
+        for values in (part.mean, part.variance, part.noise):
+            right = values.shape == (len(ks), part.masses.shape[-1], CHUNK, outputs)
+            _require(right, f"processes must predict {outputs} outputs, got {values.shape[3:]}")
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.structure(tree), [np.shape(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def _check_stream(stream: Stream, posterior: Posterior) -> None:
+    model = stream.model
+    right = _shapes(model) == _shapes(posterior.model)
+    _require(right, "stream_.model must have the structure of posterior_.model")
+    _require(all(map(_finite, jax.tree.leaves(model))), "stream_.model must be finite floats")
+    right = isinstance(stream.seen, float) and np.isfinite(stream.seen)
+    _require(right, f"stream_.seen must be a finite float, got {stream.seen!r}")
+    right = type(stream.steps) is int and stream.steps >= 0
+    _require(right, f"stream_.steps must be a non-negative int, got {stream.steps!r}")
+    if stream.opt_state is not None:
+        fresh = jax.eval_shape(lambda: init_opt_state(model, noise_levels(model)))
+        right = _shapes(stream.opt_state) == _shapes(fresh)
+        _require(right, "stream_.opt_state must fit stream_.model")

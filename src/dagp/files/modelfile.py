@@ -1,0 +1,176 @@
+"""Model files of fitted estimators, and checkpoints of interrupted fits."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dagp.core.errors import StorageError
+from dagp.core.sharding import any_worker, is_leader
+from dagp.core.version import __version__
+from dagp.files import format as storage
+from dagp.files.atomic import discard
+from dagp.files.integrity import FITTED, check_estimator, check_rows
+from dagp.files.migrations import as_format_1
+from dagp.inference.run_log import NO_LOG, RunLog, arrays_on_host
+from dagp.inference.standardize import Sample
+from dagp.predict.process import fitted_process
+
+if TYPE_CHECKING:
+    from dagp.estimator import DAGP
+
+MODEL, CHECKPOINT = "model", "checkpoint"
+_RUN_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "resume")
+"""Settings of a single run, which are not saved."""
+PROCEDURE = "0.1.0"
+"""Version of the sequence of training runs; a checkpoint of another one cannot be resumed."""
+
+
+def save(
+    estimator: "DAGP", path: str | Path, data: tuple[Any, Any] | None, target: str | None = None
+) -> Path:
+    """Write a fitted estimator, its training rows `data` and the name `target` of its output."""
+    check_is_fitted(estimator)
+    tree: dict[str, Any] = {"estimator": _taken_apart(estimator), "data": None}
+    if data is not None:
+        X, y = (np.asarray(column, np.float64) for column in data)
+        tree["data"] = {"X": X, "y": y}
+    # A model that `load` would refuse is not written.
+    with _refusing(f"Cannot save this model in {path}"):
+        check_rows(tree["data"], estimator.posterior_.units)
+        for one in (estimator, *estimator.alternatives_):
+            check_estimator(one, [process.share_ for process in one.processes_])
+    named = {} if target is None else {"target": target}
+    return storage.save(path, MODEL, about(estimator) | named, tree)
+
+
+def about(estimator: "DAGP") -> dict[str, Any]:
+    """Facts about a model that `dagp info` shows."""
+    names, units = getattr(estimator, "feature_names_in_", None), estimator.posterior_.units
+    return {
+        "dagp": __version__,
+        "rows": len(estimator.assignment_),
+        "features": units.x_unit.size if names is None else list(map(str, names)),
+        "outputs": units.y_unit.size,
+        "processes": [
+            {"kind": p.kind, "share": float(p.share_), "used": bool(used)}
+            for p, used in zip(estimator.processes_, estimator.active_, strict=True)
+        ],
+        "lower_bound": float(estimator.lower_bound_),
+        "converged": bool(estimator.converged_),
+    }
+
+
+def load(cls: "type[DAGP]", path: str | Path) -> "DAGP":
+    """The estimator in a file."""
+    tree = storage.load(path, MODEL)
+    with _refusing(f"{path} does not hold a whole model"):
+        estimator = _put_together(cls, tree["estimator"])
+        check_rows(tree["data"], estimator.posterior_.units)
+    return estimator
+
+
+def training_data(path: str | Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """The training rows of a model in a file, if they were saved with it."""
+    tree = storage.load(path, MODEL)
+    with _refusing(f"{path} does not hold a whole model"):
+        data = tree["data"]
+        check_rows(data, tree["estimator"]["fitted"]["posterior_"].units)
+    return None if data is None else (data["X"], data["y"])
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Fields of objects in a file are set without constructors: invalid ones may raise anything.
+        reason = storage.shown(" ".join(str(error).split())) or type(error).__name__
+        raise StorageError(f"{what}: {reason}") from error
+
+
+def _taken_apart(estimator: "DAGP") -> dict[str, Any]:
+    fitted = {name: getattr(estimator, name) for name in FITTED if hasattr(estimator, name)}
+    fitted["alternatives_"] = [_taken_apart(other) for other in estimator.alternatives_]
+    shares = [process.share_ for process in estimator.processes_]
+    return {"settings": settings(estimator), "fitted": fitted, "shares": shares}
+
+
+def settings(estimator: "DAGP") -> dict[str, Any]:
+    """The settings that determine a fit, without those of a single run."""
+    kept = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _RUN_SETTINGS}
+    if not isinstance(kept["random_state"], int | None):
+        # The state of a generator at the start of the fit is not known any more.
+        kept["random_state"] = None
+    if isinstance(kept["processes"], tuple):
+        kept["processes"] = list(kept["processes"])
+    return kept
+
+
+def _put_together(cls: "type[DAGP]", parts: Mapping[str, Any]) -> "DAGP":
+    expected = set(cls().get_params(deep=False)) - set(_RUN_SETTINGS)
+    if set(parts["settings"]) != expected:
+        raise ValueError(f"other settings: {sorted(map(str, set(parts['settings']) ^ expected))}")
+    estimator = cls(**parts["settings"])
+    for name, value in parts["fitted"].items():
+        if name not in FITTED:
+            raise ValueError(f"{name} is not a fitted attribute")
+        setattr(estimator, name, value)
+    check_estimator(estimator, parts["shares"])
+    others: list[Any] = estimator.alternatives_
+    estimator.alternatives_ = [_put_together(cls, other) for other in others]
+    estimator.processes_ = [
+        fitted_process(estimator, estimator.posterior_, k, share)
+        for k, share in enumerate(parts["shares"])
+    ]
+    return estimator
+
+
+def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
+    """The run log of the estimator's checkpoint, with its content on `resume`."""
+    if estimator.checkpoint is None:
+        return NO_LOG
+    path, every = Path(estimator.checkpoint), float(estimator.checkpoint_every)
+    what = [PROCEDURE, settings(estimator), *sample]
+    identity = storage.fingerprint(what)
+    finished, progress = [], None
+    if estimator.resume and path.exists():
+        tree = storage.load(path, CHECKPOINT)
+        if not isinstance(tree, dict) or not isinstance(tree.get("finished"), list):
+            raise StorageError(f"{path} does not hold a valid checkpoint; remove it.")
+        if tree.get("identity") not in (identity, storage.fingerprint(what, as_format_1)):
+            raise StorageError(
+                f"{path} is the checkpoint of a fit with other data or settings, or of another "
+                "version; remove it, or repeat the original fit."
+            )
+        finished, progress = tree["finished"], tree.get("progress")
+    return RunLog(finished, progress, _periodically(path, every, identity))
+
+
+def discard_checkpoint(estimator: "DAGP") -> None:
+    """Remove the checkpoint of a completed fit."""
+    if estimator.checkpoint is not None and is_leader():
+        discard(estimator.checkpoint)
+
+
+def _periodically(path: Path, every: float, identity: str) -> Callable[[RunLog], None]:
+    """A function that writes a log to its file at most every `every` seconds."""
+    last = time.monotonic()
+
+    def save(log: RunLog) -> None:
+        nonlocal last
+        if not any_worker(time.monotonic() - last >= every):
+            return
+        progress = arrays_on_host(log.progress)
+        tree = {"identity": identity, "finished": log.finished, "progress": progress}
+        if is_leader():
+            storage.save(path, CHECKPOINT, {"runs": len(log.finished)}, tree)
+        last = time.monotonic()
+
+    return save

@@ -1,0 +1,348 @@
+"""Training: compiled blocks of natural-gradient and Adam steps, and a host loop around them.
+
+One step settles every q by natural gradients, then moves the hyperparameters by Adam, both from one
+set of projections. Between blocks the host reports, checks, adapts the learning rate and stops.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from dagp.core.gc import gc_paused
+from dagp.core.sharding import to_host
+from dagp.core.tags import storable
+from dagp.core.typing import Array, Float, Int, PerProcess, Scalar
+from dagp.inference.elbo import (
+    ELBO,
+    elbo_and_responsibilities,
+    elbo_from_log_joint,
+    responsibilities,
+    settle,
+)
+from dagp.inference.linear_response import InformationLoss, information_loss
+from dagp.inference.run_log import NO_LOG, RunLog
+from dagp.model.association import Batch, DataAssociation, NaturalRates
+from dagp.model.gates import GateMarginals
+from dagp.model.parameters import trainable
+from dagp.model.variational import factorise
+
+Status = Literal["converged", "budget", "stopped", "diverged"]
+
+BLOCK = 25
+"""Steps of a compiled block, between two checks of the host loop."""
+LEARNING_RATE = 0.05
+SMALLEST_RATE = LEARNING_RATE / 9
+"""A run has converged when a block at this rate gains less than the tolerance."""
+COOLING, LONG = 0.8, 200
+"""After this part of a run of at least `LONG` steps the learning rate is the smallest one, so that
+a run that does not converge ends close to an optimum."""
+_SETTLE_STEPS = 2
+_REST_STEPS = 60
+"""Natural-gradient steps after which every q has converged, with hyperparameters held fixed."""
+_RETRIES = 3
+_EPS = 1e-8
+ADAM = optax.scale_by_adam(b1=0.9, b2=0.99, eps=_EPS)
+ROUNDING = 1e-6
+"""Gradients per data point below this are rounding errors, which Adam would scale up to full steps;
+results would then depend on the order of summation."""
+
+storable("optimiser/Adam")(optax.ScaleByAdamState)
+
+
+@storable("inference/State")
+class State(NamedTuple):
+    """Everything a step reads and writes."""
+
+    model: DataAssociation
+    responsibilities: PerProcess
+    opt_state: Any
+
+
+class Progress(NamedTuple):
+    """Argument of callbacks: progress of a fit, between two blocks of steps.
+
+    Attributes
+    ----------
+    phase : str
+        ``"race 1"``, ``"race 2"``, …, the name of a move, ``"train"`` or ``"batches"``.
+    start : int
+        Index of the start that is training.
+    step : int
+        Steps taken from this start.
+    bound : float
+        Current ELBO.
+    """
+
+    phase: str
+    start: int
+    step: int
+    bound: float
+
+
+Callback = Callable[[Progress], Any]
+"""Called between blocks; one that returns true stops the run."""
+Block = Callable[[Any, Any, Scalar], tuple[Any, Any]]
+"""`BLOCK` steps from a state on a batch at a learning rate: the next state, and an ELBO whose
+`value` holds that of each step."""
+
+
+def no_callback(progress: Progress) -> bool:
+    """The default callback: never stops."""
+    return False
+
+
+@storable("inference/Result")
+class Result(NamedTuple):
+    """Final state of a training run, its ELBO and history, and why training ended."""
+
+    state: Any
+    """A `State`, or that of another block function."""
+    bound: float
+    trace: np.ndarray
+    status: Status
+    rate: float
+    """Learning rate at the end, for a run that continues from here."""
+
+
+@storable("inference/LoopState")
+class LoopState(NamedTuple):
+    """State of the host loop around the blocks of a training run."""
+
+    state: Any
+    best: Any
+    """The state where the ELBO was highest."""
+    bound: float
+    highest: float
+    rate: float
+    retries: int
+    done: int
+    trace: Float[np.ndarray, " T"]
+
+    def after(self, state: Any, values: Float[np.ndarray, " T"]) -> "LoopState":
+        bound = float(values[-1])
+        best, highest = (state, bound) if bound > self.highest else (self.best, self.highest)
+        trace = np.concatenate([self.trace, values])
+        return self._replace(state=state, best=best, bound=bound, highest=highest, trace=trace)
+
+
+TrainingSchedule: TypeAlias = Generator[LoopState, Any, Result]
+"""Generator: yields the next state to train, receives (state, ELBO per step), returns a Result."""
+
+
+class Evaluation(NamedTuple):
+    """A model evaluated on a batch, for search and diagnostics."""
+
+    means: Float[Array, "K N P"]
+    noise_variances: Float[Array, "K P"]
+    log_joint: PerProcess
+    gate: GateMarginals
+    lost: InformationLoss
+    """Precision that linear response removes from every q."""
+    jitters: dict[str, Scalar]
+
+
+class StepRange(NamedTuple):
+    """Range of natural-gradient steps, counted from 0."""
+
+    first: int | Int[Array, ""]
+    end: int | Int[Array, ""]
+
+
+@jax.jit
+@gc_paused()
+def refine_q(
+    model: DataAssociation, batch: Batch, given: PerProcess, steps: StepRange
+) -> tuple[State, ELBO, Evaluation]:
+    """Takes natural-gradient steps on every q, then evaluates ELBO and diagnostics.
+
+    Step 0 is a full step on the `given` responsibilities and step 1 a second one on them; later
+    steps use those of the model itself. All callers share one program, because compiling a second
+    one takes longer than all of its calls.
+    """
+    projection = model.project(batch.X)
+
+    def one(i: Int[Array, ""], model: DataAssociation) -> DataAssociation:
+        marginals = model.marginals(projection)
+        own = responsibilities(model.log_joint(marginals, batch))
+        rates = NaturalRates(*(jnp.where(i == 0, 1.0, rate) for rate in NaturalRates()))
+        targets = jnp.where(i < 2, given, own)
+        return model.natural_step(projection, marginals, batch, targets, rates)
+
+    model = jax.lax.fori_loop(steps.first, steps.end, one, model)
+    known = factorise(model)
+    marginals = known.marginals(projection)
+    log_joint = known.log_joint(marginals, batch)
+    bound, own = elbo_from_log_joint(known, log_joint, batch), responsibilities(log_joint)
+    evaluation = Evaluation(
+        known.means(marginals),
+        known.noise_variances(),
+        log_joint,
+        marginals.gate,
+        information_loss(known, projection, marginals, own, batch),
+        known.jitters(),
+    )
+    opt_state = ADAM.init(eqx.filter(model, trainable(model)))
+    return State(model, jnp.where(steps.end == 1, given, own), opt_state), bound, evaluation
+
+
+def begin(
+    model: DataAssociation, batch: Batch, given: PerProcess, steps: int
+) -> tuple[State, ELBO]:
+    """The state after a full step on the given responsibilities and `steps` more, and its ELBO."""
+    return refine_q(model, batch, given, StepRange(0, steps + 1))[:2]
+
+
+def resume(model: DataAssociation, batch: Batch) -> State:
+    """A state that continues from a trained model, possibly with other data."""
+    return refine_q(model, batch, batch.label_log_mask, StepRange(0, 0))[0]
+
+
+def evaluate(model: DataAssociation, batch: Batch) -> Evaluation:
+    """The model evaluated on a batch, without any step."""
+    return refine_q(model, batch, batch.label_log_mask, StepRange(0, 0))[2]
+
+
+def adam_step(
+    moving: Any, gradient: Any, opt_state: Any, rate: Scalar, floor: Scalar | float = _EPS
+) -> tuple[Any, Any]:
+    """One step of Adam; gradients far below `floor` have no effect."""
+    gradient = jax.tree.map(
+        lambda node: node.tied() if isinstance(node, DataAssociation) else node,
+        gradient,
+        is_leaf=lambda node: isinstance(node, DataAssociation),
+    )
+    # Adam depends on the scale of a gradient only relative to its ε.
+    gradient = jax.tree.map(lambda g: g * (_EPS / floor), gradient)
+    updates, opt_state = ADAM.update(gradient, opt_state)
+    return jax.tree.map(lambda p, u: p - rate * u, moving, updates), opt_state
+
+
+def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO]:
+    """Settle every q, then one Adam step on the hyperparameters, noise and inducing inputs."""
+    mask = trainable(state.model)
+    moving, rest = eqx.partition(state.model, mask)
+    # One process: responsibilities are constant, one step suffices.
+    steps = _SETTLE_STEPS if state.model.n_processes > 1 else 1
+
+    def loss(moving: Any) -> tuple[Scalar, tuple[Any, PerProcess, ELBO]]:
+        model = eqx.combine(moving, rest)
+        projection = model.project(batch.X)
+        still = jax.lax.stop_gradient((model, projection))
+        settled = settle(*still, batch, state.responsibilities, steps, NaturalRates())
+        settled_rest = eqx.filter(settled, mask, inverse=True)
+        bound, found = elbo_and_responsibilities(
+            eqx.combine(moving, settled_rest), projection, batch
+        )
+        return -bound.value, (settled_rest, found, bound)
+
+    gradient, (rest, found, bound) = jax.grad(loss, has_aux=True)(moving)
+    floor = ROUNDING * jnp.sum(batch.weight)
+    moving, opt_state = adam_step(moving, gradient, state.opt_state, learning_rate, floor)
+    return State(eqx.combine(moving, rest), found, opt_state), bound
+
+
+@jax.jit
+@gc_paused()
+def run_block(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO]:
+    """`BLOCK` steps, and the ELBO of each (with the hyperparameters the step started from)."""
+    return jax.lax.scan(lambda s, _: step(s, batch, learning_rate), state, length=BLOCK)
+
+
+def train(
+    state: Any,
+    batch: Batch,
+    *,
+    max_iter: int,
+    tol: float,
+    rate: float = LEARNING_RATE,
+    block: Block = run_block,
+    callback: Callback = no_callback,
+    phase: str = "train",
+    log: RunLog = NO_LOG,
+) -> Result:
+    """Run blocks until the ELBO stops rising.
+
+    A block that gains less than `tol` per data point lowers the learning rate; at the smallest
+    rate, such a block means convergence. A block that ends in NaN, or far below its start, is
+    repeated at a lower rate. Returns the best state, or the result in the `log` if there is one.
+    """
+    known, run = log.replay(Result, LoopState, state)
+    if known is not None:
+        return known
+    total = float(np.sum(to_host(batch.weight)))
+    schedule = training_schedule(
+        run or initial_state(state, rate),
+        total,
+        max_iter,
+        tol,
+        callback=callback,
+        phase=phase,
+        save=log.save_progress,
+    )
+    reply = None
+    while True:
+        try:
+            run = schedule.send(reply)
+        except StopIteration as end:
+            log.append(end.value)
+            return end.value
+        following, bounds = block(run.state, batch, np.asarray(run.rate))
+        reply = following, np.asarray(bounds.value, np.float64)
+
+
+def initial_state(state: Any, rate: float) -> LoopState:
+    """State of the host loop before its first block."""
+    return LoopState(state, state, -np.inf, -np.inf, rate, 0, 0, np.zeros(0))
+
+
+def training_schedule(
+    run: LoopState,
+    total: float,
+    max_iter: int,
+    tol: float,
+    *,
+    callback: Callback = no_callback,
+    phase: str = "train",
+    save: Callable[[LoopState], Any] = lambda _: None,
+) -> TrainingSchedule:
+    """Host loop between blocks (learning rate, convergence, retries), as a generator."""
+    status: Status = "budget"
+    while run.done < max_iter:
+        if run.done >= COOLING * max_iter >= LONG:
+            run = run._replace(rate=min(run.rate, SMALLEST_RATE))
+        following, values = yield run
+        run = run._replace(done=run.done + BLOCK)
+        if not np.all(np.isfinite(values)) or values[-1] < run.bound - total:
+            run = run._replace(retries=run.retries + 1, rate=run.rate / 3)
+            if run.retries > _RETRIES:
+                status = "diverged"
+                break
+            continue
+        gain, run = values[-1] - run.bound, run.after(following, values)
+        if callback(Progress(phase, 0, run.done, run.bound)):
+            status = "stopped"
+            break
+        if gain < tol * total:
+            if run.rate <= SMALLEST_RATE:
+                status = "converged"
+                break
+            run = run._replace(rate=max(run.rate / 3, SMALLEST_RATE))
+        save(run)
+    if run.done and not np.isfinite(run.highest):
+        status = "diverged"
+    return Result(run.best, run.highest, run.trace, status, run.rate)
+
+
+def settled(result: Result, batch: Batch) -> Result:
+    """The result with every q converged under its final hyperparameters."""
+    model, given, _ = result.state
+    # From the previous responsibilities: right after a change of the hyperparameters the functions
+    # fit badly, and their responsibilities would lead to another optimum.
+    state, bound, _ = refine_q(model, batch, given, StepRange(1, 1 + _REST_STEPS))
+    value = float(bound.value)
+    return result._replace(state=state, bound=value) if np.isfinite(value) else result

@@ -1,0 +1,196 @@
+"""The DAGP model: K processes and a gate, as one immutable tree of arrays."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dagp.core.tags import storable
+from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, PerProcess, Scalar
+from dagp.model.gates import Gate, GateMarginals
+from dagp.model.parameters import log_prior, tied
+from dagp.model.process import Process
+from dagp.model.sparse_gp import Marginals
+
+
+class Batch(NamedTuple):
+    """Standardised data for the ELBO, possibly padded with rows of zero weight."""
+
+    X: Inputs
+    y: Outputs
+    weight: PerPoint
+    label_log_mask: PerProcess
+    """Zero where a process may have produced the point, hugely negative where it may not."""
+
+
+def apply_labels(log_joint: PerProcess, batch: Batch) -> PerProcess:
+    """The log joint with the processes masked out that labels exclude, also for points outside the
+    range of a uniform process."""
+    ruled_out = batch.label_log_mask < 0
+    stated = jnp.max(jnp.where(ruled_out, -jnp.inf, log_joint), axis=1, keepdims=True)
+    lower = jnp.minimum(batch.label_log_mask, 2 * jax.lax.stop_gradient(stated))
+    return jnp.where(ruled_out, lower, log_joint)
+
+
+class ModelProjection(NamedTuple):
+    """Projections of a batch: one entry per group of processes, and the gate's."""
+
+    groups: tuple[Any, ...]
+    gate: Any
+
+
+class ModelMarginals(NamedTuple):
+    """Marginals at a batch: one entry per group of processes, and the gate's."""
+
+    groups: tuple[Marginals, ...]
+    gate: GateMarginals
+
+
+class NaturalRates(NamedTuple):
+    """Step sizes of natural-gradient steps: 1 for processes, which are conjugate, and less for the
+    gate, where full steps overshoot."""
+
+    process: Scalar | float = 1.0
+    gate: Scalar | float = 0.3
+
+
+@storable("model/DataAssociation")
+class DataAssociation(eqx.Module):
+    """K processes and a gate.
+
+    Processes of the same structure are stacked along a leading axis and computed together:
+    `groups` holds the stacks, `members` the index of each process in the user's order.
+    """
+
+    groups: tuple[Process, ...]
+    gate: Gate
+    members: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    @staticmethod
+    def assemble(processes: Sequence[Process], gate: Gate) -> "DataAssociation":
+        makes: dict[Any, list[int]] = {}
+        for k, process in enumerate(processes):
+            shapes = tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(process))
+            makes.setdefault((jax.tree.structure(process), shapes), []).append(k)
+        groups = tuple(
+            jax.tree.map(lambda *leaves: np.stack(leaves), *(processes[k] for k in members))
+            for members in makes.values()
+        )
+        gate = jax.tree.map(np.asarray, gate)
+        return DataAssociation(groups, gate, tuple(tuple(m) for m in makes.values()))
+
+    @property
+    def n_processes(self) -> int:
+        return sum(len(members) for members in self.members)
+
+    @property
+    def is_uniform(self) -> tuple[bool, ...]:
+        """Which processes have uniform rather than normal observations."""
+        return tuple(self.process(k).is_uniform for k in range(self.n_processes))
+
+    def process(self, k: int) -> Process:
+        """Process k on its own."""
+        for group, members in zip(self.groups, self.members, strict=True):
+            if k in members:
+                at = members.index(k)
+                # The ellipsis keeps leaves without further axes arrays, also in NumPy.
+                return jax.tree.map(lambda leaf: leaf[at, ...], group)  # noqa: B023
+        raise IndexError(f"There is no process {k}; this model has {self.n_processes}.")
+
+    def project(self, X: Inputs) -> ModelProjection:
+        groups = tuple(jax.vmap(lambda p: p.project(X))(group) for group in self.groups)
+        return ModelProjection(groups, self.gate.project(X))
+
+    def marginals(self, projection: ModelProjection) -> ModelMarginals:
+        groups = map(jax.vmap(lambda p, j: p.marginals(j)), self.groups, projection.groups)
+        return ModelMarginals(tuple(groups), self.gate.marginals(projection.gate))
+
+    def log_joint(self, marginals: ModelMarginals, batch: Batch) -> PerProcess:
+        """ℓ_nk + c_nk: expected log of ``p(y_n | f_k) p(a_n = k | α)``."""
+        density = jax.vmap(lambda p, m: p.expected_log_density(m, batch.y))
+        per_process = self.in_order(tuple(map(density, self.groups, marginals.groups)))
+        return apply_labels(per_process.T + marginals.gate.log_weights, batch)
+
+    def natural_step(
+        self,
+        projection: ModelProjection,
+        marginals: ModelMarginals,
+        batch: Batch,
+        responsibilities: PerProcess,
+        rates: NaturalRates,
+    ) -> "DataAssociation":
+        """One natural-gradient step of every q, given the responsibilities."""
+        moved = self.process_step(projection, marginals, batch, responsibilities, rates.process)
+        gate = self.gate.natural_step(
+            projection.gate, marginals.gate, responsibilities, batch.weight, rates.gate
+        )
+        return DataAssociation(moved.groups, gate, self.members)
+
+    def process_step(
+        self,
+        projection: ModelProjection,
+        marginals: ModelMarginals,
+        batch: Batch,
+        responsibilities: PerProcess,
+        rate: Scalar | float,
+    ) -> "DataAssociation":
+        """As `natural_step`, of the processes alone."""
+        weights = (batch.weight[:, None] * responsibilities).T
+        move = jax.vmap(lambda p, j, m, weight: p.natural_step(j, m, batch.y, weight, rate))
+        groups = tuple(
+            move(group, proj, part, weights[jnp.asarray(members)])
+            for group, proj, part, members in zip(
+                self.groups, projection.groups, marginals.groups, self.members, strict=True
+            )
+        )
+        return DataAssociation(groups, self.gate, self.members)
+
+    def with_gate(self, gate: Gate) -> "DataAssociation":
+        return DataAssociation(self.groups, gate, self.members)
+
+    def tied(self) -> "DataAssociation":
+        """For a tree of gradients: tied parameters have the sum of their gradients."""
+        return DataAssociation(tied(self.groups), self.gate, self.members)
+
+    def kl(self) -> Scalar:
+        groups = (jnp.sum(jax.vmap(lambda p: p.kl())(group)) for group in self.groups)
+        return sum(groups, start=self.gate.kl())
+
+    def log_prior(self) -> Scalar:
+        """Log priors of all hyperparameters that carry one."""
+        groups = (jnp.sum(jax.vmap(log_prior)(group)) for group in self.groups)
+        return sum(groups, start=log_prior(self.gate))
+
+    def means(self, marginals: ModelMarginals) -> Float[Array, "K N P"]:
+        """Mean of each process at the points of the marginals."""
+
+        def mean(process: Process, part: Any) -> Outputs:
+            components = process.components(part)
+            return jnp.tensordot(components.masses, components.mean, axes=1)
+
+        return self.in_order(tuple(map(jax.vmap(mean), self.groups, marginals.groups)))
+
+    def noise_variances(self) -> Float[Array, "K P"]:
+        return self.in_order(
+            tuple(jax.vmap(lambda p: p.noise_variance())(group) for group in self.groups)
+        )
+
+    def jitters(self) -> dict[str, Scalar]:
+        """Relative jitter of every inducing covariance, by the name of its process or gate."""
+        found = {}
+        for group, members in zip(self.groups, self.members, strict=True):
+            if group.function is not None:
+                each = jax.vmap(lambda process: process.function.jitter())(group)
+                found |= {f"process {k}": each[i] for i, k in enumerate(members)}
+        if (jitter := self.gate.jitter()) is not None:
+            found["the gate"] = jitter
+        return found
+
+    def in_order(self, parts: tuple[Float[Array, "..."], ...]) -> Float[Array, "..."]:
+        """Join one array per group into one array whose first axis is the user's order."""
+        flat = [k for members in self.members for k in members]
+        positions = sorted(range(len(flat)), key=flat.__getitem__)
+        return jnp.concatenate(parts)[jnp.asarray(positions)]

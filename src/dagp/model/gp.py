@@ -1,0 +1,302 @@
+"""GP processes: a function with a GP prior, observed with Gaussian noise.
+
+The noise is constant (`GPProcess`) or heteroscedastic (`HeteroscedasticProcess`). `GP` is the prior
+given by the user, of a process or of the gate.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from dagp.core.tags import storable
+from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
+from dagp.model.gates import GatePrior, GPGate, unitless
+from dagp.model.kernel import Kernel, check_columns
+from dagp.model.kernels import SquaredExponential
+from dagp.model.means import Centred, InUnits, Mean
+from dagp.model.parameters import LogNormal, Parameter, Prior, parameter
+from dagp.model.process import (
+    LOG_2PI,
+    BuildContext,
+    Components,
+    Process,
+    ProcessPrior,
+    over_samples,
+    per_sample,
+    split_samples,
+)
+from dagp.model.sparse_gp import LatentFunction, Marginals, Projection, SparseGP
+from dagp.model.variational import GaussianQ, NaturalGaussian
+
+NOISE_FLOOR = 1e-4
+"""Least noise standard deviation in standardised units: without a floor the ELBO is unbounded."""
+NOISE_MEDIAN = 0.1
+NOISE_WIDTH = 2.0
+"""Default log-normal prior of the noise: median, in standardised units, and standard deviation of
+the logarithm. It favours a signal over pure noise and is weak otherwise."""
+_NODES = 5
+"""Normal components per predictive density with uncertain noise variance."""
+_NOISE_GP_RATE = 0.3
+"""Step size of the noise GP, which is not conjugate: full steps overshoot."""
+
+
+class NoisyFunction(Process):
+    """Base class of processes with a latent function that is observed with noise."""
+
+    latent: LatentFunction
+    noise_std: Parameter
+    floor: Array
+    """Least standard deviation of the noise."""
+
+    @property
+    def kind(self) -> str:
+        return "DeepGP" if len(self.latent.layers) > 1 else "GP"
+
+    @property
+    def function(self) -> LatentFunction:
+        return self.latent
+
+    @property
+    def can_widen(self) -> bool:
+        return self.latent.can_widen
+
+    def noise_variance(self) -> Float[Array, " P"]:
+        return self.noise_std.value**2 + self.floor**2
+
+    def with_function_q(self, q: GaussianQ) -> "NoisyFunction":
+        return eqx.tree_at(lambda process: process.latent.q, self, q)
+
+    def squared_error(self, function: Marginals, y: Outputs) -> Outputs:
+        """Expected squared distance of each output from the function."""
+        samples = self.latent.samples
+        square = (per_sample(y, samples) - function.mean) ** 2 + function.variance
+        return over_samples(square, samples)
+
+    def conjugate_step(
+        self, projection: Projection, y: Outputs, precision: Outputs, rate: Scalar | float
+    ) -> LatentFunction:
+        """The function after a natural-gradient step on Gaussian noise of this precision."""
+        samples = self.latent.samples
+        weight = per_sample(precision, samples)
+        target = weight * (per_sample(y, samples) - projection.mean)
+        return self.latent.natural_step(projection, target, weight, rate)
+
+
+@storable("process/GP")
+class GPProcess(NoisyFunction):
+    """A function with a sparse (possibly deep) GP prior, observed with Gaussian noise."""
+
+    def project(self, X: Inputs) -> Projection:
+        return self.latent.project(X)
+
+    def marginals(self, projection: Projection) -> Marginals:
+        return self.latent.marginals(projection)
+
+    def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
+        variance, square = self.noise_variance(), self.squared_error(marginals, y)
+        return -0.5 * jnp.sum(square / variance + jnp.log(variance) + LOG_2PI, axis=-1)
+
+    def natural_step(
+        self,
+        projection: Projection,
+        marginals: Marginals,
+        y: Outputs,
+        responsibility: PerPoint,
+        rate: Scalar | float,
+    ) -> "GPProcess":
+        precision = responsibility[:, None] / self.latent.samples / self.noise_variance()
+        latent = self.conjugate_step(projection, y, precision, rate)
+        return eqx.tree_at(lambda process: process.latent, self, latent)
+
+    def kl(self) -> Scalar:
+        return self.latent.kl()
+
+    def components(self, marginals: Marginals) -> Components:
+        samples = self.latent.samples
+        mean, variance = (split_samples(part, samples) for part in marginals)
+        noise = jnp.broadcast_to(self.noise_variance(), mean.shape)
+        return Components(jnp.full(samples, 1 / samples), mean, variance, noise)
+
+
+class Heteroscedastic(NamedTuple):
+    """Projections, or marginals, of a function and of the log of its noise variance."""
+
+    function: Any
+    log_noise: Any
+
+
+@storable("process/Heteroscedastic")
+class HeteroscedasticProcess(NoisyFunction):
+    """Heteroscedastic noise, ``variance(x) = noise_std² · exp(g(x))``, where g has a GP prior."""
+
+    log_noise: SparseGP
+
+    def project(self, X: Inputs) -> Heteroscedastic:
+        return Heteroscedastic(self.latent.project(X), self.log_noise.project(X))
+
+    def marginals(self, projection: Heteroscedastic) -> Heteroscedastic:
+        return Heteroscedastic(
+            self.latent.marginals(projection.function),
+            self.log_noise.marginals(projection.log_noise),
+        )
+
+    def _precision(self, log_noise: Marginals) -> Outputs:
+        """E[1 / variance] at each point."""
+        return jnp.exp(log_noise.variance / 2 - log_noise.mean) / self.noise_variance()
+
+    def expected_log_density(self, marginals: Heteroscedastic, y: Outputs) -> PerPoint:
+        function, log_noise = marginals
+        quadratic = self.squared_error(function, y) * self._precision(log_noise)
+        log_variance = jnp.log(self.noise_variance()) + log_noise.mean
+        return -0.5 * jnp.sum(quadratic + log_variance + LOG_2PI, axis=-1)
+
+    def natural_step(
+        self,
+        projection: Heteroscedastic,
+        marginals: Heteroscedastic,
+        y: Outputs,
+        responsibility: PerPoint,
+        rate: Scalar | float,
+    ) -> "HeteroscedasticProcess":
+        function, log_noise = marginals
+        counts, precision = responsibility[:, None], self._precision(log_noise)
+        latent = self.conjugate_step(
+            projection.function, y, counts / self.latent.samples * precision, rate
+        )
+        # The derivatives of the expected log density with respect to mean and variance of g.
+        quadratic = counts * self.squared_error(function, y) * precision
+        slope = 0.5 * jnp.sum(quadratic - counts, axis=1, keepdims=True)
+        bend = 0.5 * jnp.sum(quadratic, axis=1, keepdims=True)
+        target = slope + bend * (log_noise.mean - projection.log_noise.mean)
+        noise = self.log_noise.natural_step(
+            projection.log_noise, target, bend, _NOISE_GP_RATE * rate
+        )
+        return eqx.tree_at(lambda p: (p.latent, p.log_noise), self, (latent, noise))
+
+    def kl(self) -> Scalar:
+        return self.latent.kl() + self.log_noise.kl()
+
+    def components(self, marginals: Heteroscedastic) -> Components:
+        samples = self.latent.samples
+        mean, variance = (split_samples(part, samples) for part in marginals.function)
+        nodes, masses = np.polynomial.hermite_e.hermegauss(_NODES)
+        centre, spread = marginals.log_noise.mean, jnp.sqrt(marginals.log_noise.variance)
+        # Far from the inducing points the log can be large: clip it before exp overflows.
+        most = 0.5 * np.log(np.finfo(centre.dtype).max)
+        factor = jnp.exp(jnp.minimum(centre + nodes[:, None, None] * spread, most))
+        noise = self.noise_variance() * factor
+        masses = np.tile(masses / masses.sum(), samples) / samples
+        return Components(
+            jnp.asarray(masses),
+            jnp.repeat(mean, _NODES, axis=0),
+            jnp.repeat(variance, _NODES, axis=0),
+            jnp.tile(noise, (samples, 1, 1)),
+        )
+
+    def function_projection(self, projection: Heteroscedastic) -> Projection:
+        return projection.function
+
+    def function_marginals(self, marginals: Heteroscedastic) -> Marginals:
+        return marginals.function
+
+    def with_function_marginals(
+        self, marginals: Heteroscedastic, moved: Marginals
+    ) -> Heteroscedastic:
+        return marginals._replace(function=moved)
+
+    def check(self, dtype: str) -> None:
+        super().check(dtype)
+        self.log_noise.check(dtype)
+
+
+@storable("prior/GP")
+@dataclass(frozen=True)
+class GP(ProcessPrior, GatePrior):
+    """GP prior of a function, observed with Gaussian noise.
+
+    Parameters
+    ----------
+    kernel : Kernel, default=None
+        Covariance function; None is squared exponential with one length scale per input.
+    mean : Mean, default=None
+        Mean function in the user's units; None is the centre of the data.
+    noise_std : float, array-like or Parameter, default=None
+        Initial standard deviation of the noise in the user's units; ``fixed(...)`` holds it.
+    noise_prior : Prior, default=None
+        Prior of that standard deviation, in the user's units. Without this and `noise_std` it is
+        log-normal, around a tenth of the spread of the data within a factor of e².
+    noise_gp : GP, default=None
+        Prior of the log noise variance around that level, for heteroscedastic noise.
+
+    Examples
+    --------
+    >>> from dagp import kernels
+    >>> GP(kernel=kernels.Matern52(), noise_std=0.1).noise_std
+    0.1
+    """
+
+    kernel: Kernel | None = None
+    mean: Mean | None = None
+    noise_std: Any = None
+    noise_prior: Prior | None = None
+    noise_gp: "GP | None" = None
+
+    def build(self, context: BuildContext) -> GPProcess:
+        noise = parameter(self.noise_std, prior=self.noise_prior, name="noise_std")
+        if noise.automatic and noise.prior is None:
+            noise = dataclasses.replace(
+                noise, prior=LogNormal(NOISE_MEDIAN * context.y_unit, NOISE_WIDTH)
+            )
+        return GPProcess(
+            self.latent(context, n_outputs=len(context.y_unit)),
+            noise.in_units(context.y_unit).starting_at(context.noise_std),
+            np.asarray(NOISE_FLOOR),
+        )
+
+    def deepened(self, trained: GPProcess, context: BuildContext) -> Process:
+        return with_noise_gp(trained, self.noise_gp, context)
+
+    def build_gate(self, context: BuildContext, n_processes: int) -> GPGate:
+        return GPGate.of(self.latent(unitless(context), n_outputs=n_processes))
+
+    def latent(self, context: BuildContext, n_outputs: int) -> SparseGP:
+        """The sparse GP alone, as processes and gates use it."""
+        kernel = self.kernel if self.kernel is not None else SquaredExponential()
+        check_columns(kernel, context.inducing.shape[1])
+        return SparseGP(
+            kernel.in_units(context.x_unit, context.log_variance_unit, context.lengthscale),
+            _mean_in_units(self.mean, context),
+            parameter(context.inducing, support="real", name="inducing"),
+            NaturalGaussian.prior(n_outputs, context.inducing.shape[0]),
+        )
+
+
+DEFAULT_LOG_NOISE = SquaredExponential(variance=parameter(None, prior=LogNormal(median=1.0)))
+"""Prior of the log noise: distant inputs differ by a factor of about e."""
+
+
+def with_noise_gp(process: GPProcess, prior: GP | None, context: BuildContext) -> Process:
+    """The process with heteroscedastic noise, initially constant, if there is a prior for it."""
+    if prior is None:
+        return process
+    if prior.kernel is None:
+        prior = dataclasses.replace(prior, kernel=DEFAULT_LOG_NOISE)
+    columns = context.inducing.shape[1]
+    logarithmic = unitless(context)._replace(lengthscale=float(np.sqrt(columns)))
+    return HeteroscedasticProcess(
+        latent=process.latent,
+        noise_std=process.noise_std,
+        floor=process.floor,
+        log_noise=prior.latent(logarithmic, n_outputs=1),
+    )
+
+
+def _mean_in_units(mean: Mean | None, context: BuildContext) -> Mean:
+    if mean is None:
+        return Centred()
+    scaled = mean.in_units(context.x_unit, float(np.mean(context.y_unit)))
+    return InUnits(scaled, context.x_centre, context.x_unit, context.y_centre, context.y_unit)

@@ -1,0 +1,142 @@
+"""Mean functions of a GP prior, in the user's units."""
+
+import abc
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from dagp.core.tags import storable
+from dagp.core.typing import Array, Float, Inputs, Outputs
+from dagp.model.parameters import Parameter, parameter
+
+
+def _real(name: str) -> Any:
+    """A field for an unconstrained parameter that starts at zero."""
+    return eqx.field(default=0.0, converter=partial(parameter, support="real", name=name))
+
+
+class Mean(eqx.Module):
+    """Mean function: maps inputs (N, D) to an array that broadcasts to outputs (N, P)."""
+
+    @abc.abstractmethod
+    def __call__(self, X: Inputs) -> Float[Array, "N _"]:
+        """The prior mean at each row of `X`."""
+
+    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Mean":
+        """The same function, with parameters scaled to these units for the optimiser."""
+        return self
+
+
+@storable("mean/Zero")
+class Zero(Mean):
+    r"""Zero in the user's units: :math:`\mu(x) = 0`.
+
+    >>> Zero()(np.ones((2, 1))).tolist()
+    [[0.0], [0.0]]
+    """
+
+    def __call__(self, X: Inputs) -> Float[Array, "N _"]:
+        return jnp.zeros_like(X, shape=(X.shape[0], 1))
+
+
+@storable("mean/Constant")
+class Constant(Mean):
+    r"""Learned constant: :math:`\mu(x) = c`.
+
+    Parameters
+    ----------
+    constant : float or Parameter, default=0.0
+        Initial value of c, in the user's units.
+
+    Examples
+    --------
+    >>> Constant(3.0)(np.ones((2, 1))).tolist()
+    [[3.0], [3.0]]
+    """
+
+    constant: Parameter = _real("constant")
+
+    def __call__(self, X: Inputs) -> Float[Array, "N _"]:
+        return jnp.broadcast_to(self.constant.in_user_units, (X.shape[0], 1))
+
+    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Constant":
+        return Constant(self.constant.in_units(y_unit))
+
+
+@storable("mean/Linear")
+class Linear(Mean):
+    r"""Learned linear function: :math:`\mu(x) = b^\top x + c`.
+
+    Parameters
+    ----------
+    slope : float, array-like of shape (D,) or Parameter, default=0.0
+        Initial value of b, in the user's units.
+    intercept : float or Parameter, default=0.0
+        Initial value of c, in the user's units.
+
+    Examples
+    --------
+    >>> Linear(slope=[2.0], intercept=1.0)(np.array([[3.0]])).tolist()
+    [[7.0]]
+    """
+
+    slope: Parameter = _real("slope")
+    intercept: Parameter = _real("intercept")
+
+    def __call__(self, X: Inputs) -> Float[Array, "N _"]:
+        slope = jnp.broadcast_to(self.slope.in_user_units, X.shape[1:])
+        return (X @ slope + self.intercept.in_user_units)[:, None]
+
+    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Linear":
+        return Linear(self.slope.in_units(y_unit / x_unit), self.intercept.in_units(y_unit))
+
+
+@storable("mean/Identity")
+class Identity(Mean):
+    r"""Identity: :math:`\mu(x) = x`, for inner layers as wide as their input.
+
+    >>> Identity()(np.ones((1, 2))).tolist()
+    [[1.0, 1.0]]
+    """
+
+    def __call__(self, X: Inputs) -> Outputs:
+        return jnp.asarray(X)
+
+
+@storable("mean/Projection")
+class Projection(Mean):
+    r"""Projection: :math:`\mu(x) = W^\top x` with fixed `axes` W, for inner layers of other width.
+
+    >>> Projection(np.array([[1.0], [2.0]]))(np.ones((1, 2))).tolist()
+    [[3.0]]
+    """
+
+    axes: Float[Array, "D W"]
+
+    def __call__(self, X: Inputs) -> Outputs:
+        return X @ self.axes
+
+
+@storable("mean/Centred")
+class Centred(Mean):
+    r"""Zero in standardised units, :math:`\mu(x) = \bar y`: the centre of the data (default)."""
+
+    def __call__(self, X: Inputs) -> Float[Array, "N _"]:
+        return jnp.zeros_like(X, shape=(X.shape[0], 1))
+
+
+@storable("mean/InUnits")
+class InUnits(Mean):
+    """A mean function in the user's units, as a function of standardised inputs."""
+
+    mean: Mean
+    x_centre: Array
+    x_unit: Array
+    y_centre: Array
+    y_unit: Array
+
+    def __call__(self, X: Inputs) -> Float[Array, "N _"]:
+        return (self.mean(X * self.x_unit + self.x_centre) - self.y_centre) / self.y_unit

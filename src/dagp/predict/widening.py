@@ -1,0 +1,80 @@
+"""Widens q(f) for assignment uncertainty: linear response applied to a trained model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from dagp.core.precision import numerics
+from dagp.core.sharding import to_host
+from dagp.core.typing import Float
+from dagp.inference.standardize import Sample, to_batch
+from dagp.inference.train import evaluate
+from dagp.model.association import Batch, DataAssociation
+from dagp.model.process import Process
+from dagp.model.variational import NaturalGaussian
+from dagp.predict.posterior import CHUNK, Posterior
+
+WHOLE = 8 * CHUNK
+"""Rows up to which all are evaluated together, in the shape compiled by the fit."""
+
+
+def widened(posterior: Posterior, sample: Sample, batch: Batch | None = None) -> Posterior:
+    """The posterior with q(f) widened for uncertain assignments (see `linear_response`).
+
+    Deep functions are not changed. `sample` are the training data as in `Prepared`; `batch` are the
+    same on the devices, if they fit together.
+
+    >>> from dagp import DAGP, GP, Noise, datasets
+    >>> from dagp.inference.standardize import Prepared
+    >>> data = datasets.noise_separation(outliers=0.3, n=80, random_state=0)
+    >>> model = DAGP(processes=[GP(), Noise()], n_init=1, tol=1e-1).fit(data.X, data.y)
+    >>> rows = Sample(data.X, data.y[:, None], np.ones(80), np.full(80, -1))
+    >>> trained = Posterior(model.stream_.model, model.posterior_.units)
+    >>> before = trained.mixture(data.X, noise=False)
+    >>> after = widened(trained, Prepared.of(rows).sample).mixture(data.X, noise=False)
+    >>> bool(np.all(after.variances >= before.variances - 1e-12))
+    True
+    """
+    model = posterior.model
+    if model.n_processes == 1 or not any(group.can_widen for group in model.groups):
+        return posterior
+    lost: Any = None
+    with numerics(posterior.dtype):
+        for piece in _batches(sample, model.n_processes) if batch is None else [batch]:
+            part = jax.tree.map(
+                lambda a: to_host(a).astype(np.float64), evaluate(model, piece).lost
+            )
+            lost = part if lost is None else jax.tree.map(np.add, lost, part)
+    groups = tuple(
+        group if loss is None else _without(group, loss)
+        for group, loss in zip(model.groups, lost, strict=True)
+    )
+    wider = DataAssociation(groups, model.gate, model.members)
+    return Posterior(wider, posterior.units, posterior.dtype)
+
+
+def _batches(sample: Sample, processes: int) -> Iterator[Batch]:
+    rows = len(sample.X)
+    # Chunks of one length: padding the last one costs less than another compilation.
+    size, length = (rows, None) if rows <= WHOLE else (CHUNK, CHUNK)
+    for at in range(0, rows, size):
+        piece = Sample(*(column[at : at + size] for column in sample))
+        yield to_batch(piece, processes, length)
+
+
+def _without(group: Process, lost: Float[np.ndarray, "G P M M"]) -> Process:
+    """A group of processes with the precision of q reduced and its mean unchanged."""
+    assert group.function is not None
+    q = group.function.layers[-1].q.as_natural()
+    before, shift = np.asarray(q.precision, np.float64), np.asarray(q.shift, np.float64)
+    values, vectors = np.linalg.eigh(before - lost)
+    # The posterior is not wider than the prior, whose precision is one in every direction.
+    after = (vectors * np.maximum(values, 1.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    mean = np.linalg.solve(before, shift[..., None])
+    return group.with_function_q(
+        NaturalGaussian(
+            after.astype(q.precision.dtype), (after @ mean)[..., 0].astype(q.shift.dtype)
+        )
+    )

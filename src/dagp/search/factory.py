@@ -1,0 +1,98 @@
+"""Model factory: from a problem (data and priors) and a start to a model."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dagp.core.typing import Float
+from dagp.inference.standardize import Sample, Units
+from dagp.model.association import DataAssociation
+from dagp.model.gates import ConstantGate, Gate, GatePrior
+from dagp.model.gp import GP
+from dagp.model.kernels import SquaredExponential
+from dagp.model.parameters import LogNormal, parameter
+from dagp.model.process import BuildContext, Deepening, ProcessPrior
+
+DEFAULT_GATE = GP(SquaredExponential(variance=parameter(None, prior=LogNormal(median=4.0))))
+"""Gate functions are log odds, for which ±5 is already close to certainty."""
+
+
+class Problem(NamedTuple):
+    """Input of a fit: standardised data and priors."""
+
+    sample: Sample
+    units: Units
+    priors: tuple[ProcessPrior, ...]
+    gate: GatePrior | str | None
+    inducing: Float[np.ndarray, "M D"]
+
+    @property
+    def n_processes(self) -> int:
+        return len(self.priors)
+
+    @property
+    def clutter(self) -> tuple[bool, ...]:
+        return tuple(prior.clutter for prior in self.priors)
+
+
+class Start(NamedTuple):
+    """Initial responsibilities of a run, and hyperparameters that the user did not give."""
+
+    kind: str
+    responsibilities: Float[np.ndarray, "N K"]
+    lengthscale: float
+    noise_std: float
+    uniform: bool = False
+    """Whether clutter of unknown shape starts as uniform."""
+
+
+def build_context(problem: Problem, start: Start) -> BuildContext:
+    """The context in which the priors build their processes."""
+    return BuildContext(
+        *problem.units,
+        y_low=problem.sample.y.min(axis=0),
+        y_high=problem.sample.y.max(axis=0),
+        inducing=problem.inducing,
+        lengthscale=start.lengthscale,
+        noise_std=start.noise_std,
+        uniform=start.uniform,
+    )
+
+
+def build_gate(prior: GatePrior | str | None, context: BuildContext, n_processes: int) -> Gate:
+    """The trainable gate of a prior, for standardised data."""
+    if n_processes == 1 or prior == "constant":
+        return ConstantGate(np.zeros(n_processes))
+    prior = DEFAULT_GATE if prior is None else prior
+    if not isinstance(prior, GatePrior):
+        raise ValueError(f'gate must be None, "constant", a GP or a DeepGP, got {prior!r}.')
+    return prior.build_gate(context, n_processes)
+
+
+def build(problem: Problem, start: Start) -> DataAssociation:
+    """The model of a start."""
+    context = build_context(problem, start)
+    processes = [prior.build(context) for prior in problem.priors]
+    return DataAssociation.assemble(processes, build_gate(problem.gate, context, len(processes)))
+
+
+def resumed(problem: Problem, previous: DataAssociation) -> DataAssociation:
+    """A trained model to be trained further, with the range of clutter from the new data."""
+    context = build_context(problem, Start("warm", np.zeros((0, 0)), 1.0, 1.0))
+    trained = map(previous.process, range(problem.n_processes))
+    processes = [p.resumed(q, context) for p, q in zip(problem.priors, trained, strict=True)]
+    return DataAssociation.assemble(processes, previous.gate)
+
+
+def deepened(
+    problem: Problem, start: Start, plain: DataAssociation, deepening: Deepening
+) -> DataAssociation:
+    """The model with all layers and noise GPs, from the single-layer one of the search."""
+    context = build_context(problem, start)._replace(deepening=deepening)
+    processes = [
+        prior.deepened(plain.process(k), context) for k, prior in enumerate(problem.priors)
+    ]
+    gate = plain.gate
+    if isinstance(problem.gate, GatePrior) and problem.n_processes > 1:
+        gate = problem.gate.deepened_gate(gate, context)
+    return DataAssociation.assemble(processes, gate)

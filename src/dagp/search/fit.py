@@ -1,0 +1,266 @@
+"""Fit of a problem by collapsed or concrete inference, in full batch, minibatches or a stream."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dagp.core.errors import FitError
+from dagp.core.sharding import any_worker, shard_rows
+from dagp.core.tags import storable
+from dagp.inference.concrete import Concrete, initial_concrete_state, train_concrete, with_natural_q
+from dagp.inference.minibatch import (
+    DECAY,
+    FIRST_LEARNING_RATE,
+    init_opt_state,
+    noise_levels,
+    shuffled,
+    streaming_update,
+    train_minibatch,
+)
+from dagp.inference.run_log import NO_LOG, RunLog
+from dagp.inference.standardize import Sample, padded, to_batch, to_device_batch
+from dagp.inference.train import BLOCK, Callback, Progress, Result, State, begin, resume, settled
+from dagp.model.association import Batch, DataAssociation
+from dagp.model.process import Deepening
+from dagp.search.diagnosis import check_converged, check_finite, review
+from dagp.search.factory import Problem, build, deepened, resumed
+from dagp.search.race import Contender, ranked
+from dagp.search.search import prune, search
+from dagp.search.starts import starts
+from dagp.search.trainer import Trainer
+
+SEARCH_ROWS = 2000
+"""With minibatches, size of the subsample on which the association is searched."""
+STREAM_CHUNK = 1024
+"""Rows per streaming update if no batch size is given."""
+STREAM_PATIENCE = 10
+"""Updates after which the learning rate of the noise levels starts to fall."""
+CONCRETE_TRIAL = 8 * BLOCK
+"""Steps of every start of the paper's scheme before the best one is chosen."""
+
+
+class Options(NamedTuple):
+    """Settings of the search."""
+
+    n_init: int
+    max_iter: int
+    tol: float
+    batch_size: int | None
+    auto: bool
+    """Whether unused processes are removed."""
+    rng: np.random.Generator
+    callback: Callback
+    log: RunLog = NO_LOG
+
+    def trainer(self, batch: Batch) -> Trainer:
+        return Trainer(batch, self.tol, self.callback, self.log)
+
+
+def joint_callback(callbacks: Sequence[Callback], verbose: int) -> Callback:
+    """One callback for all of the user's and for `verbose`; true if any returns true."""
+
+    def callback(progress: Progress) -> bool:
+        if verbose:
+            print(
+                f"{progress.phase}: start {progress.start}, step {progress.step}, "
+                f"ELBO {progress.bound:.2f}"
+            )
+        # A list, so that every callback is called.
+        return any_worker(any([bool(each(progress)) for each in callbacks]))  # noqa: C419
+
+    return callback
+
+
+class Fit(NamedTuple):
+    """A solution, the starts and other solutions."""
+
+    result: Result
+    ranking: list[Contender]
+    rivals: list[tuple[Contender, Result]]
+    """Other solutions, best first."""
+    complete: bool
+    """Whether the rivals cover all rows, or only the subsample."""
+    batch: Batch | None
+    """All rows, if they were trained on as one batch."""
+
+
+def fit_collapsed(
+    problem: Problem, options: Options, previous: DataAssociation | None = None
+) -> Fit:
+    """Search, and train on all rows at once or in minibatches."""
+    if previous is not None:
+        previous = with_natural_q(resumed(problem, previous))
+    size = options.batch_size
+    part = problem if size is None else _part(problem, max(SEARCH_ROWS, size), options.rng)
+    trainer = options.trainer(to_device_batch(part.sample, part.n_processes))
+    if size is not None and previous is not None:
+        contender = _warm(part, previous, trainer.batch)
+        found = Fit(contender.result(), [contender], [], False, None)
+    else:
+        found = _search(part, options, trainer, previous)
+    if size is not None:
+        result = _in_minibatches(problem, found.result, size, options)
+        check_finite(result.bound, found.ranking)
+        found = found._replace(result=result, complete=False, batch=None)
+    check_converged(found.result)
+    return found
+
+
+def _in_minibatches(problem: Problem, found: Result, size: int, options: Options) -> Result:
+    """Train the solution of the subsample on all rows; a stopped fit is only evaluated."""
+    model, stopped = found.state.model, found.status == "stopped"
+    # Pruning may have left fewer processes than the problem started with.
+    result = train_minibatch(
+        model,
+        problem.sample,
+        size=min(size, len(problem.sample.X)),
+        max_iter=0 if stopped else options.max_iter,
+        tol=options.tol,
+        rng=options.rng,
+        callback=options.callback,
+        log=options.log,
+    )
+    trace = np.concatenate([found.trace, result.trace])
+    return result._replace(trace=trace, status="stopped" if stopped else result.status)
+
+
+def _search(
+    problem: Problem, options: Options, trainer: Trainer, previous: DataAssociation | None
+) -> Fit:
+    result, ranking = search(
+        problem,
+        trainer,
+        n_init=options.n_init,
+        max_iter=options.max_iter,
+        rng=options.rng,
+        previous=previous,
+    )
+    batch = trainer.batch
+    others = review(result, ranking, batch, problem.sample.weight)
+    rivals = [(c, settled(c.result(), batch)) for c in others]
+    if options.auto and result.status != "stopped":
+        result, batch = prune(problem, result, trainer, options.max_iter)
+    return Fit(result, ranking, rivals, True, batch)
+
+
+def _part(problem: Problem, count: int, rng: np.random.Generator) -> Problem:
+    """The problem with a random subsample of at most `count` rows."""
+    rows = len(problem.sample.X)
+    if rows <= count:
+        return problem
+    some = np.sort(rng.choice(rows, count, replace=False))
+    return problem._replace(sample=type(problem.sample)(*(c[some] for c in problem.sample)))
+
+
+def _warm(problem: Problem, previous: DataAssociation, batch: Batch) -> Contender:
+    start = next(starts(problem, 1, np.random.default_rng(0)))
+    state = resume(previous, batch)
+    return Contender(start._replace(kind="warm"), state, fate="kept", status="converged")
+
+
+def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
+    """The paper's scheme: a short run of every start, then a full run of the best."""
+    data, rows = to_device_batch(problem.sample, problem.n_processes), len(problem.sample.X)
+    size = min(options.batch_size or settings.batch_size, rows)
+    batches = shuffled(rows, size, options.rng)
+    run: dict[str, Any] = {"scale": rows / size, "of": options.max_iter, "log": options.log}
+    contenders: list[Contender] = []
+    states: list[Any] = []
+    for index, start in enumerate(starts(problem, options.n_init, options.rng)):
+        given = shard_rows(padded(start.responsibilities, len(data.X)))
+        plain, bound = begin(build(problem, start), data, given, 0)
+        if not np.isfinite(float(bound.value)):
+            failed = Contender(start, plain, status="diverged", fate="dropped after rung 1")
+            contenders.append(failed)
+            states.append(None)
+            continue
+        model = deepened(problem, start, plain.model, Deepening())
+        state, result = train_concrete(
+            initial_concrete_state(plain._replace(model=model, responsibilities=given), index),
+            data,
+            batches,
+            settings,
+            first=0,
+            steps=CONCRETE_TRIAL,
+            tol=-np.inf,
+            **run,
+        )
+        contender = Contender(start, result.state, fate="dropped after rung 1")
+        contender.finish_rung(result)
+        contenders.append(contender)
+        states.append(state)
+        if options.callback(Progress("race 1", index, contender.steps, contender.bound)):
+            break
+    best = int(np.argmax([c.bound for c in contenders]))
+    kept = contenders[best]
+    check_finite(kept.bound, contenders)
+    _, result = train_concrete(
+        states[best],
+        data,
+        batches,
+        settings,
+        first=CONCRETE_TRIAL,
+        steps=max(options.max_iter - CONCRETE_TRIAL, BLOCK),
+        tol=options.tol,
+        callback=options.callback,
+        start=best,
+        **run,
+    )
+    kept.finish_rung(result)
+    kept.fate = "kept"
+    check_finite(result.bound, contenders)
+    check_converged(result)
+    return Fit(result, ranked(contenders), [], True, data)
+
+
+@storable("inference/Stream")
+class Stream(NamedTuple):
+    """State of streaming updates. Holds NumPy arrays only."""
+
+    model: DataAssociation
+    opt_state: Any
+    """Of Adam; None before its first step."""
+    seen: float
+    """Total weight of the data so far."""
+    steps: int
+
+    @staticmethod
+    def after(model: DataAssociation, seen: float) -> "Stream":
+        return Stream(model, None, seen, 0)
+
+
+def _check_absorbed(state: State) -> None:
+    """Raise FitError if an update has left a model that is not finite."""
+    if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state.model)):
+        raise FitError(
+            "These rows are beyond what the model can take in: its parameters would not be finite. "
+            'Check for extreme values or weights, fit all rows at once, or use dtype="float64".'
+        )
+
+
+def update_stream(stream: Stream, sample: Sample, batch_size: int | None) -> tuple[Stream, Result]:
+    """Update with a standardised sample, in chunks."""
+    size, K = batch_size or STREAM_CHUNK, stream.model.n_processes
+    model, opt_state, seen, steps = stream
+    if opt_state is None:
+        model = with_natural_q(model)
+        opt_state = init_opt_state(model, noise_levels(model))
+    found, bounds = [], []
+    for first in range(0, len(sample.X), size):
+        part = Sample(*(column[first : first + size] for column in sample))
+        rate = FIRST_LEARNING_RATE * (1 + steps / STREAM_PATIENCE) ** -DECAY
+        state, bound = streaming_update(
+            model, opt_state, to_batch(part, K), jnp.asarray(seen), jnp.asarray(rate)
+        )
+        _check_absorbed(state)
+        model, opt_state = state.model, state.opt_state
+        found.append(np.asarray(state.responsibilities)[: len(part.X)])
+        bounds.append(float(bound))
+        seen, steps = seen + float(part.weight.sum()), steps + 1
+    model, opt_state = jax.tree.map(np.asarray, (model, opt_state))
+    state = State(model, np.concatenate(found), opt_state)
+    result = Result(state, bounds[-1], np.array(bounds), "converged", 0.0)
+    return Stream(model, opt_state, seen, steps), result

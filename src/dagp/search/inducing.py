@@ -1,0 +1,69 @@
+"""Inducing inputs: their number and initial positions."""
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.spatial import KDTree
+
+from dagp.core.typing import Float, Int
+from dagp.inference.standardize import Sample, Units
+
+
+def choose_inducing(
+    X: Float[np.ndarray, "N D"], count: int, rng: np.random.Generator
+) -> Float[np.ndarray, "M D"]:
+    """At most `count` inputs that cover the data, by k-means on its distinct inputs."""
+    distinct = np.unique(X, axis=0)
+    if len(distinct) <= count:
+        return distinct
+    return k_means(distinct, count, rng)[0]
+
+
+def inducing_inputs(
+    inducing: Any, sample: Sample, units: Units, rng: np.random.Generator
+) -> Float[np.ndarray, "M D"]:
+    """Standardised inducing inputs from the setting `inducing`: a number, positions, or None."""
+    if inducing is not None and not isinstance(inducing, Integral):
+        expected = f"inducing must be a number or have shape (M, {sample.X.shape[1]})"
+        try:
+            given = np.asarray(inducing, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{expected}, got {inducing!r}.") from error
+        if given.ndim != 2 or given.shape[1] != sample.X.shape[1]:
+            raise ValueError(f"{expected}, got {inducing if given.ndim == 0 else given.shape}.")
+        return units.standard_x(given)
+    default = 32 if sample.X.shape[1] == 1 else 100
+    count = default if inducing is None else int(inducing)
+    if count < 1:
+        raise ValueError(f"inducing must be at least 1, got {count}.")
+    chosen = choose_inducing(sample.X, count, rng)
+    if inducing is not None and len(chosen) < count:
+        warnings.warn(
+            f"inducing={count} is more than X has distinct rows; {len(chosen)} are used.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return chosen
+
+
+def k_means(
+    points: Float[np.ndarray, "N D"], count: int, rng: np.random.Generator, limit: int = 5000
+) -> tuple[Float[np.ndarray, "M D"], Int[np.ndarray, " N"]]:
+    """Centres and the nearest centre of each point (Lloyd's algorithm after k-means++ seeding)."""
+    some = points
+    if len(points) > limit:
+        some = points[np.sort(rng.choice(len(points), limit, replace=False))]
+    centres = some[[rng.integers(len(some))]]
+    nearest = np.full(len(some), np.inf)
+    while len(centres) < count:
+        nearest = np.minimum(nearest, np.sum((some - centres[-1]) ** 2, axis=1))
+        pick = np.searchsorted(np.cumsum(nearest), rng.uniform(0, nearest.sum()))
+        centres = np.vstack([centres, some[min(pick, len(some) - 1)]])
+    for _ in range(20):
+        member = KDTree(centres).query(some)[1]
+        sizes = np.bincount(member, minlength=count)
+        sums = np.stack([np.bincount(member, column, minlength=count) for column in some.T], axis=1)
+        centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
+    return centres, np.asarray(KDTree(centres).query(points)[1])

@@ -1,0 +1,140 @@
+"""Split–merge moves: new responsibilities, proposed from those of a trained model.
+
+A run can end with one function shared by two processes, two functions in one process, or two
+processes that swap functions at a crossing. Gradients do not leave such optima. Every move proposes
+other responsibilities; the ELBO decides.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from dagp.core.typing import Bool, Float
+from dagp.inference.standardize import Sample
+from dagp.search.usage import UNUSED, in_use, shares_of_data
+
+
+class Proposal(NamedTuple):
+    """Proposed responsibilities, and the processes they change."""
+
+    name: str
+    processes: frozenset[int]
+    responsibilities: Float[np.ndarray, "N K"]
+
+
+_AGREE = 2.0
+"""Two functions agree where they are closer than this many noise standard deviations."""
+_NEAR = 4.0
+"""They meet where they come closer than this many."""
+_MEETINGS = 12
+"""Closest meetings tried per pair: functions that run side by side meet very often."""
+
+
+class View(NamedTuple):
+    """A trained model evaluated on the standardised sample, for the moves."""
+
+    sample: Sample
+    responsibilities: Float[np.ndarray, "N K"]
+    means: Float[np.ndarray, "K N P"]
+    noise_std: Float[np.ndarray, "K P"]
+    smooth: list[int]
+    """Indices of the processes that are functions of the input."""
+
+    @property
+    def sizes(self) -> Float[np.ndarray, " K"]:
+        return shares_of_data(self.responsibilities, self.sample.weight)
+
+    @property
+    def used(self) -> list[int]:
+        """Functions in use, largest first."""
+        sizes = self.sizes
+        used = in_use(sizes)
+        return sorted((k for k in self.smooth if used[k]), key=lambda k: -sizes[k])
+
+    @property
+    def unused(self) -> list[int]:
+        return [k for k in self.smooth if k not in self.used]
+
+    def agree(self, i: int, j: int) -> Bool[np.ndarray, " N"]:
+        """Where functions i and j agree within the noise."""
+        width = _AGREE * np.minimum(self.noise_std[i], self.noise_std[j])
+        return np.all(np.abs(self.means[i] - self.means[j]) < width, axis=1)
+
+    def meetings(self, i: int, j: int) -> Float[np.ndarray, " C"]:
+        """Values of a single input where functions i and j cross or nearly touch."""
+        x, first = np.unique(self.sample.X[:, 0], return_index=True)
+        gap = np.linalg.norm(self.means[i] - self.means[j], axis=1)[first]
+        near = gap < _NEAR * np.linalg.norm(self.noise_std[[i, j]])
+        nearest = (gap < np.roll(gap, 1)) & (gap <= np.roll(gap, -1))
+        meet = np.flatnonzero((near & nearest)[1:-1]) + 1
+        return x[np.sort(meet[np.argsort(gap[meet], kind="stable")[:_MEETINGS]])]
+
+    def hand_over(self, giver: int, taker: int, where: np.ndarray) -> Float[np.ndarray, "N K"]:
+        """Responsibilities with those of `giver` at `where` moved to `taker`."""
+        responsibilities = self.responsibilities.copy()
+        responsibilities[where, taker] += responsibilities[where, giver]
+        responsibilities[where, giver] = 0.0
+        return responsibilities
+
+
+def merge(view: View) -> Iterator[Proposal]:
+    """Assign all points of one process to another: both may fit the same function."""
+    everywhere = np.ones(len(view.responsibilities), bool)
+    for i, j in itertools.combinations(view.used, 2):
+        responsibilities = view.hand_over(j, i, everywhere)
+        yield Proposal(f"merge {j} into {i}", frozenset((i, j)), responsibilities)
+
+
+def annex(view: View) -> Iterator[Proposal]:
+    """Assign the points of one process to another where both functions agree."""
+    for i, j in itertools.permutations(view.used, 2):
+        shared = view.agree(i, j)
+        held = view.sample.weight[shared] @ view.responsibilities[shared] / view.sample.weight.sum()
+        if min(held[i], held[j]) >= UNUSED:
+            responsibilities = view.hand_over(j, i, shared)
+            yield Proposal(f"annex {j} to {i}", frozenset((i, j)), responsibilities)
+
+
+def split(view: View) -> Iterator[Proposal]:
+    """Assign the points above the function of a used process to an unused one."""
+    if not view.unused:
+        return
+    free = view.unused[0]
+    for i in view.used:
+        residual = view.sample.y - view.means[i]
+        above = residual @ _main_direction(residual, view.responsibilities[:, i]) > 0
+        responsibilities = view.hand_over(i, free, above)
+        yield Proposal(f"split {i} to {free}", frozenset((i, free)), responsibilities)
+
+
+def swap(view: View) -> Iterator[Proposal]:
+    """Exchange two processes beyond an input where their functions meet (one input only)."""
+    if view.sample.X.shape[1] > 1:
+        return
+    x = view.sample.X[:, 0]
+    for i, j in itertools.combinations(view.used, 2):
+        for number, cut in enumerate(view.meetings(i, j)):
+            beyond = x > cut
+            moved = (
+                view.sample.weight[beyond]
+                @ view.responsibilities[beyond]
+                / view.sample.weight.sum()
+            )
+            if min(moved[i], moved[j]) < UNUSED:
+                continue
+            responsibilities = view.responsibilities.copy()
+            responsibilities[np.ix_(beyond, [i, j])] = view.responsibilities[np.ix_(beyond, [j, i])]
+            yield Proposal(f"swap {i} and {j} beyond {number}", frozenset((i, j)), responsibilities)
+
+
+Move = Callable[[View], Iterator[Proposal]]
+MOVES: tuple[Move, ...] = (merge, annex, split, swap)
+"""Moves to raise the ELBO."""
+SIMPLER: tuple[Move, ...] = (annex,)
+"""Moves towards fewer processes at nearly the same ELBO."""
+
+
+def _main_direction(residual: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return np.linalg.eigh((residual * weight[:, None]).T @ residual)[1][:, -1]

@@ -1,0 +1,135 @@
+"""The race between starts: successive halving on the ELBO."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dagp.inference import parallel
+from dagp.inference.train import (
+    BLOCK,
+    LEARNING_RATE,
+    Callback,
+    Progress,
+    Result,
+    State,
+    Status,
+    no_callback,
+)
+from dagp.search.factory import Start
+from dagp.search.trainer import Trainer
+
+FIRST_STEPS = BLOCK
+"""Steps of the first rung."""
+RACE_STEPS = 2 * BLOCK
+"""Steps of the later ones."""
+KEEP = 1 / 2
+"""Share of the starts that is kept for the next rung."""
+FINALISTS = 2
+"""Starts that are improved by moves before one is chosen."""
+
+
+@dataclass
+class Contender:
+    """One start and its training so far."""
+
+    start: Start
+    state: State
+    bound: float = -np.inf
+    rate: float = LEARNING_RATE
+    rungs: list[float] = field(default_factory=list)
+    traces: list[np.ndarray] = field(default_factory=list)
+    moves: list[tuple[str, float]] = field(default_factory=list)
+    """Moves tried, and their gain in the ELBO."""
+    status: Status = "budget"
+    """Why the last training run ended."""
+    fate: str = "running"
+
+    @property
+    def steps(self) -> int:
+        return sum(map(len, self.traces))
+
+    def record(self) -> dict[str, Any]:
+        """The entry of this start in `DAGP.restarts_`."""
+        return {
+            "kind": self.start.kind,
+            "bound": self.bound,
+            "rungs": tuple(self.rungs),
+            "steps": self.steps,
+            "kept": self.fate == "kept",
+            "fate": self.fate,
+            "moves": tuple(self.moves),
+        }
+
+    def advance(self, trainer: Trainer, max_iter: int, callback: Callback = no_callback) -> Result:
+        result = trainer.train(self.state, max_iter, self.rate, callback)
+        self.finish_rung(result)
+        return result
+
+    def finish_rung(self, result: Result) -> None:
+        self.adopt(result)
+        self.rungs.append(result.bound)
+
+    def result(self) -> Result:
+        """Its current state as the result of one run."""
+        trace = np.concatenate([np.zeros(0), *self.traces])
+        return Result(self.state, self.bound, trace, self.status, self.rate)
+
+    def adopt(self, result: Result) -> None:
+        self.state, self.bound, self.rate = result.state, result.bound, result.rate
+        self.status = result.status
+        self.traces.append(result.trace)
+
+
+def race(
+    contenders: list[Contender], trainer: Trainer, in_parallel: bool | None = None
+) -> list[Contender]:
+    """Successive halving on the ELBO; returns the finalists, best first."""
+    in_parallel = parallel.is_faster() if in_parallel is None else in_parallel
+    run = _in_parallel if in_parallel else _in_sequence
+    running = list(contenders)
+    rung = 0
+    while len(running) > FINALISTS or (rung == 0 and len(running) > 1):
+        rung += 1
+        run(running, trainer, FIRST_STEPS if rung == 1 else RACE_STEPS, rung)
+        running.sort(key=lambda c: -c.bound)
+        if rung == 1:
+            running = _each_kind_first(running)
+        keep = max(FINALISTS, int(np.ceil(len(running) * KEEP)))
+        for contender in running[keep:]:
+            contender.fate = f"dropped after rung {rung}"
+        running = running[:keep]
+    for contender in running:
+        contender.fate = "finalist"
+    return running
+
+
+def _in_sequence(running: list[Contender], trainer: Trainer, steps: int, rung: int) -> None:
+    for index, contender in enumerate(running):
+        contender.advance(trainer, steps)
+        trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
+
+
+def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: int) -> None:
+    states, rates = zip(*((c.state, c.rate) for c in running), strict=True)
+    results = parallel.train_in_parallel(
+        states, trainer.batch, max_iter=steps, tol=trainer.tol, rates=rates, log=trainer.log
+    )
+    for index, (contender, result) in enumerate(zip(running, results, strict=True)):
+        contender.finish_rung(result)
+        trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
+
+
+def _each_kind_first(contenders: list[Contender]) -> list[Contender]:
+    """The best of each kind first: across kinds the ELBO of the first steps predicts little."""
+    kinds: set[str] = set()
+    first, others = [], []
+    for contender in contenders:
+        (others if contender.start.kind in kinds else first).append(contender)
+        kinds.add(contender.start.kind)
+    return first + others
+
+
+def ranked(contenders: list[Contender]) -> list[Contender]:
+    """The kept one first, then by the number of rungs, then by the ELBO."""
+    return sorted(contenders, key=lambda c: (c.fate != "kept", -len(c.rungs), -c.bound))

@@ -1,0 +1,210 @@
+"""Starts: initial responsibilities of the multi-start search.
+
+The start decides which optimum a run ends in, and no kind of start is best for all data. Each kind
+groups the points by a different assumption about the processes.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import KDTree
+
+from dagp.core.typing import Float, Int
+from dagp.inference.standardize import Sample, label_log_mask
+from dagp.search.factory import Problem, Start
+from dagp.search.inducing import k_means
+from dagp.search.tracking import follow
+
+Members = Float[np.ndarray, "N F"]
+"""Membership of each point in each function; the rest to one belongs to no function."""
+
+
+class Guess(NamedTuple):
+    """Memberships proposed by a kind of start, and hyperparameters if it estimates them."""
+
+    members: Members
+    lengthscale: float | None = None
+    noise_std: float | None = None
+
+
+class Task(NamedTuple):
+    """Input of a kind of start: a sample to divide among some functions."""
+
+    sample: Sample
+    functions: int
+    clutter: bool = False
+    """Whether points may belong to no function."""
+    lap: int = 0
+    """Number of earlier starts of the same kind."""
+
+
+Kind = Callable[[Task, np.random.Generator], Guess]
+
+
+def by_rank(task: Task, rng: np.random.Generator) -> Guess:
+    """By rank of y among the nearest inputs: functions that lie above each other."""
+    neighbours = _neighbours(task.sample.X)
+    level = task.sample.y @ rng.standard_normal(task.sample.y.shape[1])
+    rank = np.mean(level[neighbours] < level[:, None], axis=1)
+    return Guess(_layers(rank, np.sort(rng.uniform(0.1, 0.9, task.functions - 1))))
+
+
+def by_magnitude(task: Task, rng: np.random.Generator) -> Guess:
+    """By distance of y from its median: functions of small and large amplitude."""
+    size = np.linalg.norm(task.sample.y - np.median(task.sample.y, axis=0), axis=1)
+    inner = (
+        np.arange(1, task.functions) + rng.uniform(-0.3, 0.3, task.functions - 1)
+    ) / task.functions
+    return Guess(_layers(size, inner))
+
+
+def by_cluster(task: Task, rng: np.random.Generator) -> Guess:
+    """By k-means on inputs and outputs: functions in different regions."""
+    nearest = k_means(np.hstack([task.sample.X, task.sample.y]), task.functions, rng)[1]
+    return Guess(np.eye(task.functions)[nearest])
+
+
+def by_consensus(task: Task, rng: np.random.Generator) -> Guess:
+    """By modal regression: the best of several robust fits, one function after the other.
+
+    This finds signals even where most points are clutter.
+    """
+    some = np.sort(rng.permutation(len(task.sample.X))[:_CONSENSUS_POINTS])
+    basis = _random_basis(task.sample.X, rng.uniform(0.3, 0.6) * task.sample.X.shape[1] ** 0.5, rng)
+    A, y = basis[some], task.sample.y[some]
+    left, squares = task.sample.weight[some], []
+    for _ in range(task.functions):
+        tries = [_modal_regression(A, y, left, rng) for _ in range(_CONSENSUS_TRIES)]
+        _, coefficients = max(tries, key=lambda found: found[0])
+        left = left * (1 - _agreement(y - A @ coefficients, 2 * _CONSENSUS_WIDTH))
+        squares.append(np.sum((task.sample.y - basis @ coefficients) ** 2, axis=1))
+    members = np.exp(-0.5 * np.stack(squares, axis=1) / (2 * _CONSENSUS_WIDTH) ** 2)
+    return Guess(members / np.maximum(members.sum(axis=1, keepdims=True), 1.0))
+
+
+def by_track(task: Task, rng: np.random.Generator) -> Guess:
+    """By tracking curves along a single input, from the left and from the right in turn."""
+    x, y = task.sample.X[:, 0], task.sample.y
+    some = np.sort(rng.permutation(len(x))[:_TRACKED_POINTS])
+    side = (1.0, -1.0)[task.lap % 2]
+    some = some[np.argsort(side * x[some], kind="stable")]
+    member = np.full(len(x), -1)
+    tracks = follow(side * x[some], y[some], task.functions, task.clutter, rng)
+    member[some] = tracks.member
+    if len(some) < len(x):
+        # Curves change slowly with x: the nearest tracked point, mostly in y, is on the same curve.
+        stretch = np.hstack([task.sample.X / 0.1, y / 0.05])
+        member = member[some][KDTree(stretch[some]).query(stretch)[1]]
+    members = np.vstack([np.eye(task.functions), np.zeros(task.functions)])[member]
+    return Guess(members, tracks.lengthscale, tracks.noise_std)
+
+
+def _modal_regression(
+    A: np.ndarray, y: np.ndarray, weight: np.ndarray, rng: np.random.Generator
+) -> tuple[float, np.ndarray]:
+    """A smooth function along a mode of the data, and the weight of the points on it."""
+    coefficients = rng.standard_normal((A.shape[1], y.shape[1]))
+    ridge = 0.05 * np.eye(A.shape[1])
+    for width in np.geomspace(rng.uniform(0.3, 1.0), _CONSENSUS_WIDTH, 12):
+        B = A * (weight * _agreement(y - A @ coefficients, width))[:, None]
+        coefficients = np.linalg.solve(A.T @ B + width * ridge, B.T @ y)
+    return float(weight @ _agreement(y - A @ coefficients, _CONSENSUS_WIDTH)), coefficients
+
+
+def _agreement(residual: np.ndarray, width: float) -> np.ndarray:
+    return np.exp(-0.5 * np.sum(residual**2, axis=1) / width**2)
+
+
+def _random_basis(X: np.ndarray, lengthscale: float, rng: np.random.Generator) -> np.ndarray:
+    """Random Fourier features of a squared exponential kernel."""
+    count = 32 * min(X.shape[1], 2)
+    frequency = rng.standard_normal((X.shape[1], count)) / lengthscale
+    return np.sqrt(2 / count) * np.cos(X @ frequency + rng.uniform(0, 2 * np.pi, count))
+
+
+_TRACKED_POINTS = 1200
+_CONSENSUS_POINTS = 1000
+_CONSENSUS_TRIES = 24
+_CONSENSUS_WIDTH = 0.15
+"""Final kernel width of the modal regression, in standardised units."""
+
+KINDS: dict[str, Kind] = {
+    "track": by_track,
+    "rank": by_rank,
+    "magnitude": by_magnitude,
+    "cluster": by_cluster,
+    "consensus": by_consensus,
+}
+
+
+def _layers(level: Float[np.ndarray, " N"], shares: Float[np.ndarray, " C"]) -> Members:
+    """Memberships by the quantiles at `shares` between which a level lies."""
+    return np.eye(len(shares) + 1)[np.searchsorted(np.quantile(level, shares), level)]
+
+
+def _neighbours(X: Float[np.ndarray, "N D"]) -> Int[np.ndarray, "N J"]:
+    # A twentieth of the data; bounded, because the table has a row per point.
+    count = min(len(X), max(10, min(len(X) // 20, 200)))
+    return KDTree(X).query(X, k=count)[1].reshape(len(X), count)
+
+
+def isolation(sample: Sample) -> Float[np.ndarray, " N"]:
+    """Rank of each point by its distance in y from its neighbours in x: 0 densest, 1 sparsest."""
+    y = sample.y[_neighbours(sample.X)]
+    gaps = np.linalg.norm(y - sample.y[:, None, :], axis=2)
+    near = np.sort(gaps, axis=1)[:, : max(2, gaps.shape[1] // 5)].mean(axis=1)
+    return np.argsort(np.argsort(near, kind="stable"), kind="stable") / len(near)
+
+
+def starts(problem: Problem, count: int, rng: np.random.Generator) -> Iterator[Start]:
+    """`count` starts of all kinds in turn, with varying hyperparameters."""
+    D = problem.sample.X.shape[1]
+    base = min(0.3 * D**1.2, np.sqrt(D))
+    kinds = portfolio(problem)
+    for index in range(count):
+        kind, lap = kinds[index % len(kinds)], index // len(kinds)
+        guess = _guess(problem, kind, lap, rng)
+        yield Start(
+            kind,
+            _responsibilities(problem, guess.members),
+            lengthscale=guess.lengthscale or base * (1.0, 2.0)[lap % 2],
+            noise_std=guess.noise_std or (0.2, 0.1)[index % 2],
+            uniform=lap % 2 == 0,
+        )
+
+
+def portfolio(problem: Problem) -> list[str]:
+    """The kinds of start that apply to a problem."""
+    clutter, functions = any(problem.clutter), problem.clutter.count(False)
+    if functions == 0:
+        return ["isolation"]
+    if functions == 1:
+        # Without clutter there is nothing to divide.
+        return ["consensus", "isolation"] if clutter else ["isolation"]
+    unfit = {"consensus"} if not clutter else set()
+    unfit |= {"track"} if problem.sample.X.shape[1] > 1 else set()
+    return [kind for kind in KINDS if kind not in unfit]
+
+
+def _guess(problem: Problem, kind: str, lap: int, rng: np.random.Generator) -> Guess:
+    """Proposal of a kind; isolated points are clutter where it does not find clutter itself."""
+    functions, clutter = problem.clutter.count(False), any(problem.clutter)
+    task = Task(problem.sample, functions, clutter, lap)
+    make = KINDS.get(kind, lambda *_: Guess(np.ones((len(problem.sample.X), functions))))
+    guess = make(task, rng)
+    if clutter and kind not in ("consensus", "track"):
+        crowded = 1 - isolation(problem.sample) ** (1.0, 0.5, 2.0)[lap % 3]
+        return guess._replace(members=guess.members * crowded[:, None])
+    return guess
+
+
+def _responsibilities(problem: Problem, members: Members) -> Float[np.ndarray, "N K"]:
+    """Soft responsibilities from memberships; clutter gets the rest."""
+    clutter, K = np.array(problem.clutter), problem.n_processes
+    proposal = np.full((len(members), K), 0.1 / K)
+    proposal[:, ~clutter] += 0.9 * members
+    rest = 1 - members.sum(axis=1, keepdims=True)
+    proposal[:, clutter] += 0.9 * rest / max(clutter.sum(), 1)
+    proposal *= np.exp(label_log_mask(problem.sample.labels, K))
+    return proposal / proposal.sum(axis=1, keepdims=True)

@@ -1,0 +1,151 @@
+"""Multi-target tracking of several functions along a single input.
+
+Slopes distinguish curves that cross. A Rao-Blackwellised particle filter samples the assignment of
+each point to a curve; given the assignments every curve is a Kalman filter (the state of a
+Matérn-3/2 process is its value and its slope). Several length scales and noise levels run in
+parallel, and the evidence chooses among them.
+"""
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagp.core.typing import Float, Int
+
+LENGTHSCALES = (0.3, 0.6, 1.2)
+NOISE_LEVELS = (0.02, 0.05, 0.1, 0.2)
+"""In standardised units."""
+PARTICLES = 64
+CLUTTER = 0.2
+"""Share of the points that belong to no curve, where there is clutter."""
+
+
+class Tracks(NamedTuple):
+    """Curve of each point (−1: clutter), and the hyperparameters of the highest evidence."""
+
+    member: Int[np.ndarray, " N"]
+    lengthscale: float
+    noise_std: float
+
+
+class _Curves(NamedTuple):
+    """Kalman filters: settings G, particles S, curves K, outputs P."""
+
+    value: Float[np.ndarray, "G S K P"]
+    slope: Float[np.ndarray, "G S K P"]
+    variance: Float[np.ndarray, "G S K"]
+    covariance: Float[np.ndarray, "G S K"]
+    slope_variance: Float[np.ndarray, "G S K"]
+
+    def ahead(self, distance: float, decay: Float[np.ndarray, "G 1 1"]) -> "_Curves":
+        """Prediction step of the Kalman filters over this distance."""
+        fade, turn = np.exp(-decay * distance), decay * distance
+        a, b = fade * (1 + turn), fade * distance
+        c, d = -fade * decay * turn, fade * (1 - turn)
+        variance, covariance, slope_variance = self[2:]
+        return _Curves(
+            a[..., None] * self.value + b[..., None] * self.slope,
+            c[..., None] * self.value + d[..., None] * self.slope,
+            1 + a**2 * (variance - 1) + 2 * a * b * covariance + b**2 * (slope_variance - decay**2),
+            a * c * (variance - 1)
+            + (a * d + b * c) * covariance
+            + b * d * (slope_variance - decay**2),
+            decay**2
+            + c**2 * (variance - 1)
+            + 2 * c * d * covariance
+            + d**2 * (slope_variance - decay**2),
+        )
+
+    def having_seen(
+        self, surprise: Float[np.ndarray, "G S K P"], noise: Float[np.ndarray, "G 1 1"], mine: Any
+    ) -> "_Curves":
+        """Update step of the curves marked by `mine` with an observation."""
+        variance, covariance, slope_variance = self[2:]
+        total = variance + noise**2
+        gain, turn = mine * variance / total, mine * covariance / total
+        return _Curves(
+            self.value + gain[..., None] * surprise,
+            self.slope + turn[..., None] * surprise,
+            variance - gain * variance,
+            covariance - gain * covariance,
+            slope_variance - turn * covariance,
+        )
+
+
+def follow(
+    x: Float[np.ndarray, " N"],
+    y: Float[np.ndarray, "N P"],
+    curves: int,
+    clutter: bool,
+    rng: np.random.Generator,
+) -> Tracks:
+    """Track a number of curves from the first point to the last; `x` must be sorted."""
+    settings = np.array(list(itertools.product(LENGTHSCALES, NOISE_LEVELS)))
+    decay = np.sqrt(3) / settings[:, 0, None, None]
+    noise = settings[:, 1, None, None]
+    shape = (len(settings), PARTICLES, curves)
+    level, one = np.zeros((*shape, y.shape[1])), np.ones(shape)
+    state = _Curves(level, level, one, 0 * one, decay**2 * one)
+    log_weight = np.full(shape[:2], -np.log(PARTICLES))
+    evidence = np.zeros(len(settings))
+    width = np.ptp(y, axis=0)
+    off_curve, on_curve = -np.inf, -np.log(curves)
+    if clutter:
+        off_curve = np.log(CLUTTER) - np.sum(np.log(np.where(width > 0, width, 1.0)))
+        on_curve = np.log1p(-CLUTTER) - np.log(curves)
+    choices: list[np.ndarray] = []
+    parents: list[np.ndarray | None] = []
+    for distance, point in zip(np.diff(x, prepend=x[:1]), y, strict=True):
+        state = state.ahead(float(distance), decay)
+        surprise = point - state.value
+        total = state.variance + noise**2
+        score = on_curve - 0.5 * (
+            np.sum(surprise**2, axis=-1) / total + y.shape[1] * np.log(2 * np.pi * total)
+        )
+        score = np.concatenate([score, np.full((*shape[:2], 1), off_curve)], axis=-1)
+        log_weight = log_weight + _logsumexp(score)
+        gumbel = -np.log(-np.log(rng.uniform(1e-12, 1, score.shape)))
+        choice = np.argmax(score + gumbel, axis=-1)
+        state = state.having_seen(surprise, noise, np.arange(curves) == choice[..., None])
+        step = _logsumexp(log_weight)
+        evidence, log_weight = evidence + step, log_weight - step[:, None]
+        parent = _resampled(log_weight, rng)
+        if parent is not None:
+            rows = np.arange(len(settings))[:, None]
+            state = _Curves(*(part[rows, parent] for part in state))
+            log_weight = np.full_like(log_weight, -np.log(PARTICLES))
+        choices.append(choice)
+        parents.append(parent)
+    best = int(np.argmax(evidence))
+    return Tracks(_history(choices, parents, best, curves), *map(float, settings[best]))
+
+
+def _logsumexp(values: Float[np.ndarray, "... J"]) -> Float[np.ndarray, "..."]:
+    """Over the last axis; faster than SciPy's, which handles cases that cannot occur here."""
+    top = np.max(values, axis=-1)
+    return top + np.log(np.sum(np.exp(values - top[..., None]), axis=-1))
+
+
+def _resampled(
+    log_weight: Float[np.ndarray, "G S"], rng: np.random.Generator
+) -> Int[np.ndarray, "G S"] | None:
+    """Parent of each particle by systematic resampling, if the effective sample size is low."""
+    weight = np.exp(log_weight)
+    if np.all(np.sum(weight**2, axis=1) < 2 / PARTICLES):
+        return None
+    marks = (np.arange(PARTICLES) + rng.uniform()) / PARTICLES
+    ceilings = np.cumsum(weight, axis=1) / np.sum(weight, axis=1, keepdims=True)
+    return np.minimum(np.sum(ceilings[:, None, :] < marks[:, None], axis=-1), PARTICLES - 1)
+
+
+def _history(
+    choices: list[np.ndarray], parents: list[np.ndarray | None], group: int, curves: int
+) -> Int[np.ndarray, " N"]:
+    """Curve of every point along the ancestry of one surviving particle."""
+    particle, labels = 0, []
+    for choice, parent in zip(reversed(choices), reversed(parents), strict=True):
+        particle = particle if parent is None else int(parent[group, particle])
+        labels.append(int(choice[group, particle]))
+    labels = np.array(labels[::-1])
+    return np.where(labels == curves, -1, labels)

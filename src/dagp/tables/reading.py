@@ -1,0 +1,119 @@
+"""Conversion of tables to numbers: NumPy, pandas, polars, pyarrow, lists.
+
+Mixed columns are converted cell by cell, so that an error can name the first invalid one.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from scipy.sparse import issparse
+
+from dagp.core.typing import Table
+
+_TEXT = "encode it as numbers or leave it out"
+_TIME = "convert it to a number first, such as seconds since the first row"
+
+
+def names(table: Table) -> Sequence[str] | None:
+    """Column names of a data frame; None for other tables."""
+    return getattr(_frame(table), "columns", None)
+
+
+def readable(table: Table, name: str) -> Any:
+    """The table in a form that scikit-learn can convert; an error names the invalid column.
+
+    >>> readable([[1, None], [2, 3]], "X")
+    array([[ 1., nan],
+           [ 2.,  3.]])
+    >>> readable(np.array([["a"], ["b"]]), "X")
+    Traceback (most recent call last):
+    ValueError: column 0 of X holds text ('a' in row 0); encode it as numbers or leave it out.
+    """
+    if issparse(table):
+        return table
+    frame = _frame(table)
+    if frame is None:
+        return _array(table, name)
+    if isinstance(frame, nw.LazyFrame):
+        raise ValueError(f"{name} is a lazy frame; collect() it first.")
+    single = isinstance(frame, nw.Series)
+    columns = [frame] if single else list(frame.iter_columns())
+    labels = [f"column {column.name!r} of {name}" for column in columns]
+    for column, label in zip(columns, labels, strict=True):
+        _check_type(column, label)
+    if columns and all(column.dtype.is_numeric() for column in columns):
+        return table
+    values = [_values(*pair) for pair in zip(columns, labels, strict=True)]
+    return values[0] if single else np.stack([np.empty(len(frame)), *values], axis=1)[:, 1:]
+
+
+def _frame(table: Any) -> Any:
+    """The table as a narwhals frame or series; None for other tables."""
+    native = nw.from_native(table, pass_through=True, allow_series=True)
+    return None if native is table else native
+
+
+def _check_type(column: nw.Series, label: str) -> None:
+    """Raise for columns of dates, text or nested values."""
+    if column.dtype.is_temporal():
+        raise ValueError(f"{label} holds dates or times; {_TIME}.")
+    if isinstance(column.dtype, nw.String | nw.Categorical | nw.Enum):
+        raise ValueError(f"{label} holds text; {_TEXT}.")
+    if column.dtype.is_nested():
+        raise ValueError(f"{label} holds {column.dtype}; expand it into numeric columns.")
+
+
+def _values(column: nw.Series, label: str) -> np.ndarray:
+    """A column of a frame with mixed types, as float64."""
+    if column.dtype.is_numeric():
+        # Nullable integers have no NaN: cast before conversion.
+        return np.asarray(column.cast(nw.Float64).to_numpy(), np.float64)
+    return _numbers(np.asarray(column.to_numpy(), dtype=object), lambda _: label)
+
+
+def _array(table: Any, name: str) -> np.ndarray:
+    """Tables other than frames, as an array of numbers."""
+    if isinstance(table, np.ma.MaskedArray):
+        mask, table = np.ma.getmaskarray(table), np.ma.getdata(table).astype(object)
+        table[mask] = None
+    try:
+        array = np.asarray(table)
+    except ValueError as error:
+        raise ValueError(f"{name} is not a table: its rows differ in length.") from error
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} holds complex numbers.")
+    if array.dtype.kind in "biuf":
+        return array
+    if array.dtype.kind in "mM":
+        raise ValueError(f"{name} holds dates or times; {_TIME}.")
+    return _numbers(array, lambda index: f"column {index[1]} of {name}" if index[1:] else name)
+
+
+def _numbers(cells: np.ndarray, label: Any) -> np.ndarray:
+    """Objects as numbers; `label` describes the column of an index, for errors."""
+    try:
+        return cells.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        values = np.empty(cells.shape)
+    for index, cell in np.ndenumerate(cells):
+        try:
+            # The second recognises pandas.NA without importing pandas.
+            missing = cell is None or type(cell).__name__ == "NAType"
+            values[index] = np.nan if missing else cell
+        except (TypeError, ValueError, OverflowError) as error:
+            row = f"row {index[0] if index else 0}"
+            raise _cell_error(cell, label(index), row, error) from error
+    return values
+
+
+def _cell_error(cell: Any, label: str, row: str, error: Exception) -> Exception:
+    """The error for a cell that is not a number."""
+    if isinstance(cell, str | bytes):
+        return ValueError(f"{label} holds text ({cell[:40]!r} in {row}); {_TEXT}.")
+    if isinstance(cell, complex | np.complexfloating):
+        return ValueError(f"Complex data not supported: {label} has {cell} in {row}.")
+    if hasattr(cell, "year") or hasattr(cell, "total_seconds"):
+        return ValueError(f"{label} holds dates or times; {_TIME}.")
+    return type(error)(f"{label}, {row}: {str(error).rstrip('.')}.")

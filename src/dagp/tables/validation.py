@@ -1,0 +1,185 @@
+"""Validation of the data of a fit or prediction, with errors that name row and column."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, validate_data
+
+from dagp.core.typing import Float, Int, Table
+from dagp.inference.standardize import FAR, Sample, Units
+from dagp.tables.reading import names, readable
+
+_SMALLEST_UNIT = 1e-150
+_LARGEST_OUTPUT = 1e-4
+"""Fraction of the largest number that can be squared: squares are summed and divided by noise."""
+_MOST_FAR = 0.2
+"""Fraction of rows that may exceed `FAR`: standard units are those of the central 90 %."""
+
+
+def check_inputs(estimator: Any, X: Table, *, reset: bool, finite: bool = True) -> np.ndarray:
+    """`X` as float64 (N, D); column names are stored if `reset`, else compared with the fit."""
+    cells = readable(X, "X")
+    if np.ndim(cells) < 2:
+        # One line instead of scikit-learn's many.
+        raise ValueError(
+            f"Expected 2D array, got {np.ndim(cells)}D array instead. Reshape your data with "
+            "X.reshape(-1, 1) if it has a single column, X.reshape(1, -1) if it is a single row."
+        )
+    checked = check_array(
+        cells, dtype="float64", ensure_all_finite=False, estimator=estimator, input_name="X"
+    )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if finite:
+        _check_finite(checked, "X", names(X))
+    return checked
+
+
+def check_outputs(y: Any, rows: int, *, finite: bool = True) -> np.ndarray:
+    """`y` as float64 (N,) or (N, P)."""
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    checked = _numbers(y, "y")
+    if checked.ndim > 2 or checked.size == 0:
+        raise ValueError(f"y must have shape (rows,) or (rows, outputs), got {checked.shape}.")
+    _check_length(checked, "y", rows)
+    if finite:
+        _check_finite(checked, "y", names(y))
+    return checked
+
+
+def check_data(
+    estimator: Any,
+    X: Table,
+    y: Table,
+    sample_weight: Any,
+    labels: Any,
+    processes: int,
+    reset: bool = True,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, outputs, weights and labels of a fit, without incomplete rows if they are dropped."""
+    finite = estimator.missing != "drop"
+    X = check_inputs(estimator, X, reset=reset, finite=finite)
+    y = check_outputs(y, len(X), finite=finite)
+    weight = check_weights(sample_weight, len(X))
+    if labels is not None and estimator.n_processes == "auto":
+        raise ValueError('labels name processes: n_processes must be a number, got "auto".')
+    labels = check_labels(labels, len(X), processes)
+    if not finite:
+        keep = complete_rows(X, y)
+        X, y, weight, labels = X[keep], y[keep], weight[keep], labels[keep]
+    return X, y, weight, labels
+
+
+def check_enough(processes: int, weight: Float[np.ndarray, " N"]) -> None:
+    """Raise unless there are at least as many rows, counted by weight, as processes."""
+    if processes > weight.sum():
+        total = "" if np.all(weight == 1) else f" with weights of {weight.sum():.3g} in all"
+        found = f"X has n_samples = {len(weight)}{total}"
+        raise ValueError(f"{processes} processes need at least as many rows, {found}.")
+
+
+def check_spread(sample: Sample, units: Units, dtype: str) -> None:
+    """Raise if squares of outputs or differences of inputs exceed floating point."""
+    unit = units.y_unit
+    if not np.all((unit > _SMALLEST_UNIT) & (unit < 1 / _SMALLEST_UNIT)):
+        raise ValueError(
+            f"y spreads over about {unit.max():.0e}: its square exceeds floating point. Rescale y."
+        )
+    with np.errstate(over="ignore"):
+        wild = np.abs(units.standard_y(sample.y)) > _LARGEST_OUTPUT * np.sqrt(np.finfo(dtype).max)
+    if np.any(wild):
+        row, column = (int(i) for i in np.argwhere(wild)[0])
+        raise ValueError(
+            f"y is {sample.y[row, column]:.0e} in row {row}, but most of it spreads over about "
+            f"{unit[column]:.0e}: its square exceeds {dtype}. Correct that row, or leave it out."
+        )
+    if np.mean(np.abs(units.standard_x(sample.X)).max(axis=1) >= FAR) > _MOST_FAR:
+        raise ValueError(
+            f"X reaches {np.abs(sample.X).max():.0e}, too large for distances to be computed with "
+            "standardize=False. Rescale X, or use standardize=True."
+        )
+
+
+def complete_rows(X: np.ndarray, y: np.ndarray) -> Any:
+    """Mask of the rows without NaN; raises for infinities in the others."""
+    keep = ~np.isnan(np.column_stack([X, y])).any(axis=1)
+    if not keep.any():
+        raise ValueError("Every row holds a NaN in X or y: no rows are left.")
+    _check_finite(X[keep], "X", None)
+    _check_finite(y[keep], "y", None)
+    return keep
+
+
+def check_weights(sample_weight: Any, rows: int) -> Float[np.ndarray, " N"]:
+    """Non-negative weights; ones if None."""
+    if sample_weight is None:
+        return np.ones(rows)
+    if np.isscalar(sample_weight):
+        sample_weight = np.full(rows, sample_weight)
+    weight = _one_per_row(sample_weight, "sample_weight", rows)
+    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
+    if bad.size:
+        found = f"row {bad[0]} has {weight[bad[0]]}"
+        raise ValueError(f"sample_weight must be finite and non-negative, {found}.")
+    if not np.any(weight > 0):
+        raise ValueError("sample_weight is zero in every row: no rows are left.")
+    return weight
+
+
+def check_labels(labels: Any, rows: int, processes: int) -> Int[np.ndarray, " N"]:
+    """Known assignments: −1 where unknown, otherwise the index of a process."""
+    if labels is None:
+        return np.full(rows, -1)
+    given = _one_per_row(labels, "labels", rows)
+    with np.errstate(invalid="ignore"):
+        whole = given.astype(np.int64)
+    bad = np.flatnonzero((whole != given) | (whole < -1) | (whole >= processes))
+    if bad.size:
+        expected = f"-1 (unknown) or a process from 0 to {processes - 1}"
+        raise ValueError(f"labels must be {expected}, row {bad[0]} has {given[bad[0]]:g}.")
+    return whole
+
+
+def _numbers(values: Any, name: str) -> np.ndarray:
+    """Values of at least one dimension as float64."""
+    cells = readable(values, name)
+    if np.ndim(cells) == 0:
+        raise ValueError(f"{name} must have a number for every row, got {values!r}.")
+    return check_array(
+        cells, dtype="float64", ensure_2d=False, ensure_all_finite=False, input_name=name
+    )
+
+
+def _one_per_row(values: Any, name: str, rows: int) -> Float[np.ndarray, " N"]:
+    """One number per row of X."""
+    array = _numbers(values, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must hold one number per row, got shape {array.shape}.")
+    _check_length(array, name, rows)
+    return array
+
+
+def _check_length(array: np.ndarray, name: str, rows: int) -> None:
+    if len(array) != rows:
+        raise ValueError(
+            "Found input variables with inconsistent numbers of samples: "
+            f"X has {rows} rows and {name} has {len(array)}."
+        )
+
+
+def _check_finite(array: np.ndarray, name: str, columns: Sequence[str] | None) -> None:
+    if np.all(np.isfinite(array)):
+        return
+    table = array.reshape(len(array), -1)
+    word = "NaN" if np.isnan(table).any() else "infinity"
+    wrong = np.isnan(table) if word == "NaN" else np.isinf(table)
+    row, column = (int(i) for i in np.argwhere(wrong)[0])
+    label = repr(columns[column]) if columns else str(column)
+    where = f"row {row}" if array.ndim == 1 else f"row {row}, column {label}"
+    hint = " (missing='drop' leaves such rows out)" if word == "NaN" else ""
+    raise ValueError(
+        f"Input {name} contains {word}: {int(wrong.sum())} value(s), the first in {where}{hint}."
+    )

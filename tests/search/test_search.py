@@ -1,0 +1,337 @@
+"""Starts, moves and the race."""
+
+import re
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from dagp import DAGP, GP, FitError, Noise, datasets
+from dagp.core.precision import numerics
+from dagp.inference.standardize import (
+    Sample,
+    Units,
+    canonical,
+    padded_length,
+    to_batch,
+    to_device_batch,
+)
+from dagp.inference.train import Result, State
+from dagp.search import moves
+from dagp.search.factory import Problem, Start
+from dagp.search.inducing import choose_inducing, k_means
+from dagp.search.race import Contender, race
+from dagp.search.search import Trial, attempt, search
+from dagp.search.starts import KINDS, Task, starts
+from dagp.search.tracking import follow
+from dagp.search.trainer import Trainer
+
+
+def sample_of(X, y, labels=None):
+    labels = np.full(len(X), -1) if labels is None else labels
+    return Sample(X, np.reshape(y, (len(X), -1)), np.ones(len(X)), labels)
+
+
+def crossing(n=60):
+    """Two lines that cross in the middle, a point on each at every x."""
+    x = np.tile(np.linspace(-1.5, 1.5, n), 2)
+    process = np.repeat([0, 1], n)
+    y = np.where(process == 0, x, -x) + 0.02 * np.random.default_rng(0).standard_normal(2 * n)
+    return x[:, None], y, process
+
+
+def problem_of(X, y, priors, labels=None):
+    sample, _ = canonical(sample_of(X, y, labels))
+    units = Units.of(sample)
+    standard = units.apply(sample)
+    inducing = choose_inducing(standard.X, 12, np.random.default_rng(0))
+    return Problem(standard, units, tuple(priors), None, inducing)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_start_uses_every_process(kind):
+    X, y, _ = crossing()
+    members = KINDS[kind](Task(sample_of(X, y), 2), np.random.default_rng(1)).members
+    assert members.shape == (len(X), 2)
+    assert set(members.argmax(axis=1).tolist()) == {0, 1}
+    assert np.all(members >= 0)
+    assert np.all(members.sum(axis=1) <= 1 + 1e-12)
+
+
+def test_starts_are_distributions_and_obey_labels():
+    X, y, process = crossing()
+    problem = problem_of(X, y, [GP(), GP(), Noise()], labels=np.where(X[:, 0] < 0, process, -1))
+    found = list(starts(problem, 5, np.random.default_rng(0)))
+    assert len(found) == 5
+    known = problem.sample.labels >= 0
+    for start in found:
+        np.testing.assert_allclose(start.responsibilities.sum(axis=1), 1.0)
+        hard = start.responsibilities[known].argmax(axis=1)
+        np.testing.assert_array_equal(hard, problem.sample.labels[known])
+
+
+def view(shares, means, X, y, noise=0.1):
+    K = shares.shape[1]
+    return moves.View(
+        sample_of(X, y),
+        shares,
+        np.asarray(means)[:, :, None],
+        np.full((K, 1), noise),
+        list(range(K)),
+    )
+
+
+def test_curves_are_followed_through_their_crossings():
+    data = datasets.crossings(3, 3, random_state=1)
+    order = np.argsort(data.X[:, 0])
+    standard = Units.of(sample_of(data.X, data.y)).apply(sample_of(data.X, data.y))
+    x, y = standard.X[order, 0], standard.y[order]
+    tracks = follow(x, y, 3, False, np.random.default_rng(0))
+    clear = data.separable[order]
+    assert adjusted_rand_score(data.process[order][clear], tracks.member[clear]) > 0.97
+    # The noise is 5 % of one unit of y; the setting next to that must win.
+    assert tracks.noise_std in (0.02, 0.05)
+
+
+def test_consensus_finds_a_signal_that_most_points_do_not_belong_to():
+    data = datasets.noise_separation(0.8, random_state=1)
+    standard = Units.of(sample_of(data.X, data.y)).apply(sample_of(data.X, data.y))
+    guess = KINDS["consensus"](Task(standard, 1, clutter=True), np.random.default_rng(0))
+    belongs = guess.members[:, 0]
+    assert belongs[data.process == 0].mean() > 0.7
+    assert belongs[data.process == 1].mean() < 0.25
+
+
+def test_functions_meet_where_they_cross_and_where_they_nearly_touch():
+    x = np.linspace(-2, 2, 81)
+    means = [np.abs(x - 1) + 0.05, np.zeros_like(x), x + 1]
+    shares = np.full((len(x), 3), 1 / 3)
+    seen = view(shares, means, x[:, None], np.zeros_like(x), noise=0.02)
+    np.testing.assert_allclose(seen.meetings(0, 1), [1.0])
+    np.testing.assert_allclose(seen.meetings(1, 2), [-1.0])
+
+
+def test_functions_that_coincide_do_not_meet_everywhere():
+    x = np.linspace(-2, 2, 81)
+    rough = 1e-9 * np.random.default_rng(0).random(81)
+    shares = np.full((len(x), 3), 1 / 3)
+    flat = np.zeros_like(x)
+    seen = view(shares, [flat, flat, rough], x[:, None], flat, noise=0.02)
+    assert len(seen.meetings(0, 1)) <= 1
+    assert 0 < len(seen.meetings(0, 2)) <= 12
+
+
+def test_merge_hands_everything_over():
+    X, y, process = crossing()
+    shares = np.eye(3)[process]
+    (proposal,) = moves.merge(view(shares, np.zeros((3, len(X))), X, y))
+    np.testing.assert_array_equal(proposal.responsibilities.sum(axis=1), 1.0)
+    assert sorted(proposal.responsibilities.sum(axis=0)) == [0, 0, len(X)]
+
+
+def test_annex_takes_only_where_functions_agree():
+    X, y, _ = crossing()
+    shares = np.full((len(X), 2), 0.5)
+    means = np.stack([np.zeros(len(X)), np.where(X[:, 0] < 0, 0.0, 5.0)])
+    left = X[:, 0] < 0
+    for proposal in moves.annex(view(shares, means, X, y)):
+        np.testing.assert_array_equal(proposal.responsibilities[~left], 0.5)
+        assert set(proposal.responsibilities[left].ravel().tolist()) == {0.0, 1.0}
+
+
+def test_split_separates_above_from_below():
+    X, y, _ = crossing()
+    shares = np.tile([1.0, 0.0], (len(X), 1))
+    (proposal,) = moves.split(view(shares, np.zeros((2, len(X))), X, y))
+    taken = proposal.responsibilities[:, 1] == 1
+    assert np.all(y[taken] > 0) or np.all(y[taken] < 0)
+    assert 0.4 < taken.mean() < 0.6
+
+
+def test_swap_trades_places_beyond_a_crossing():
+    X, y, process = crossing()
+    order = np.argsort(X[:, 0], kind="stable")
+    X, y, process = X[order], y[order], process[order]
+    means = np.stack([X[:, 0], -X[:, 0]])
+    (proposal,) = moves.swap(view(np.eye(2)[process], means, X, y))
+    changed = proposal.responsibilities.argmax(axis=1) != process
+    np.testing.assert_array_equal(changed, X[:, 0] > X[changed, 0].min() - 1e-9)
+
+
+def test_crossing_lines_are_followed_through_the_crossing():
+    X, y, process = crossing()
+    model = DAGP(2, inducing=12, random_state=0).fit(X, y)
+    away = np.abs(X[:, 0]) > 0.2
+    agreement = np.mean(model.assignment_[away] == process[away])
+    assert max(agreement, 1 - agreement) > 0.98
+    kept, *others = model.restarts_
+    assert kept["kept"]
+    assert not any(row["kept"] for row in others)
+    assert len(model.restarts_) == 8
+    assert all("dropped" in row["fate"] or row["fate"] == "finalist" for row in others)
+
+
+def test_the_search_keeps_the_best_bound_it_saw():
+    X, y, _ = crossing(30)
+    problem = problem_of(X, y, [GP(), GP()])
+    with numerics():
+        trainer = Trainer(to_device_batch(problem.sample, 2), 1e-3)
+        result, ranking = search(
+            problem, trainer, n_init=3, max_iter=300, rng=np.random.default_rng(0)
+        )
+    assert result.bound >= max(c.bound for c in ranking[1:])
+    bounds = [c.bound for c in ranking if len(c.rungs) == 1]
+    assert bounds == sorted(bounds, reverse=True)
+
+
+def test_starts_that_all_fail_say_why(monkeypatch):
+    X, y, _ = crossing(20)
+    nothing = np.zeros(0)
+
+    def failing(state, *_, rate=0.0, **__):
+        return Result(state, -np.inf, nothing, "diverged", rate)
+
+    monkeypatch.setattr("dagp.search.trainer.train", failing)
+    monkeypatch.setattr("dagp.search.search.settled", lambda result, _: result)
+    with pytest.raises(FitError, match="track: diverged; rank: diverged"):
+        DAGP(2, n_init=2, inducing=8, random_state=0).fit(X, y)
+
+
+def test_k_means_finds_separate_clusters():
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(m, 0.1, (50, 2)) for m in (-5.0, 0.0, 5.0)])
+    centres, member = k_means(points, 3, rng)
+    np.testing.assert_allclose(np.sort(centres[:, 0]), [-5, 0, 5], atol=0.1)
+    assert len(set(member[:50])) == len(set(member[50:100])) == 1
+
+
+def test_canonical_rows_are_sorted_distinct_and_weighted():
+    X = np.array([[2.0], [1.0], [2.0], [3.0]])
+    y = np.array([[1.0], [1.0], [1.0], [0.0]])
+    sample = Sample(X, y, np.array([1.0, 2.0, 0.5, 0.0]), np.full(4, -1))
+    rows, place = canonical(sample)
+    assert rows.X.ravel().tolist() == [1.0, 2.0]
+    assert rows.weight.tolist() == [2.0, 1.5]
+    assert place.tolist() == [1, 0, 1, -1]
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 1000, 1050, 12345])
+def test_padding_is_short_and_has_no_weight(n):
+    length = padded_length(n)
+    assert 0 <= length - n < max(64, n / 16 + 1)
+    batch = to_batch(sample_of(np.zeros((n, 1)), np.zeros(n)), 2)
+    assert batch.weight.sum() == n
+    assert len(batch.X) == length
+
+
+def test_units_ignore_a_few_wild_values():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(500)
+    wild = y.copy()
+    wild[:5] = 1e9
+    plain = Units.of(sample_of(y[:, None], y))
+    other = Units.of(sample_of(y[:, None], wild))
+    assert plain.y_unit[0] == pytest.approx(1.0, rel=0.1)
+    assert other.y_unit[0] == pytest.approx(plain.y_unit[0], rel=0.1)
+
+
+HOME = np.eye(2)[np.repeat([0, 1], 50)]
+ROWS = to_batch(sample_of(np.arange(100.0)[:, None], np.zeros(100)), 2)
+
+
+def state_where(points):
+    """A state in which the first so many points have changed hands."""
+    shares = HOME.copy()
+    shares[:points] = 1 - shares[:points]
+    return State(None, np.concatenate([shares, np.full((len(ROWS.X) - 100, 2), 0.5)]), None)
+
+
+def trial_of(points, bound=0.0):
+    state = state_where(points)
+    proposal = moves.Proposal("a move", frozenset((0, 1)), state.responsibilities[:100])
+    return Trial(proposal, state, bound)
+
+
+@pytest.mark.parametrize(
+    ("moved", "left", "returned"),
+    [(40, 0, True), (40, 1, True), (40, 2, False), (40, 40, False), (4, 1, True), (4, 2, False)],
+)
+def test_a_proposal_has_gone_back_when_little_of_it_is_left(moved, left, returned):
+    assert trial_of(moved).returned(state_where(left), state_where(0), ROWS) == returned
+
+
+class Stage(NamedTuple):
+    """Where a stage of an attempt ends."""
+
+    bound: float
+    left: int
+
+
+@pytest.mark.parametrize(
+    ("stages", "stop_at_target", "bound"),
+    [
+        ([Stage(1.5, 40), Stage(6.0, 40)], False, 6.0),
+        # Back home, and no higher than there.
+        ([Stage(4.0, 0)], False, 4.0),
+        # Back home, but higher.
+        ([Stage(6.0, 0), Stage(7.0, 0)], False, 7.0),
+        # Too slow.
+        ([Stage(0.5, 40)], False, 0.5),
+        ([Stage(-np.inf, 40)], False, -np.inf),
+        # Content with what it has.
+        ([Stage(6.0, 40)], True, 6.0),
+        # Down at first, but there are few of these.
+        ([Stage(-2.0, 40), Stage(6.0, 40)], True, 6.0),
+        ([Stage(-2.0, 0)], True, -2.0),
+        # What was reached is not lost again.
+        ([Stage(6.0, 40), Stage(-np.inf, 40)], False, 6.0),
+    ],
+)
+def test_an_attempt_is_given_up_halfway_or_runs_to_its_end(
+    stages, stop_at_target, bound, monkeypatch
+):
+    left = list(stages)
+
+    def run(state, *_, rate=0.1, **__):
+        stage = left.pop(0)
+        return Result(state_where(stage.left), stage.bound, np.zeros(25), "budget", rate)
+
+    monkeypatch.setattr("dagp.search.trainer.train", run)
+    contender = Contender(Start("rank", HOME, 1.0, 1.0), state_where(0), bound=4.5)
+    result = attempt(contender, trial_of(40), Trainer(ROWS, 1e-3), 5.0, stop_at_target)
+    assert (left, result.bound, len(result.trace)) == ([], bound, 25 * len(stages))
+    assert contender.moves == [("a move", bound - 4.5)]
+
+
+class Runner(Contender):
+    """A contender whose bounds are known in advance."""
+
+    def advance(self, *_, **__):
+        self.bound = self.start.noise_std
+        self.rungs.append(self.bound)
+
+
+def test_the_best_of_each_kind_survives_the_first_rung():
+    bounds = {"rank": (9.0, 8.0, 7.0, 6.0), "magnitude": (2.0, 1.0), "cluster": (3.0, 0.0)}
+    field = [
+        Runner(Start(kind, np.zeros((1, 1)), 1.0, bound), None)
+        for kind, values in bounds.items()
+        for bound in values
+    ]
+    finalists = race(field, Trainer(None, 1e-3))
+    assert [c.bound for c in finalists] == [9.0, 8.0]
+    second = {c.bound for c in field if len(c.rungs) == 2}
+    assert second == {9.0, 8.0, 3.0, 2.0}
+    assert sum(c.fate == "dropped after rung 1" for c in field) == 4
+
+
+def test_a_fit_compiles_two_programs_and_hardly_anything_else(caplog):
+    # Every operation outside of a program is a program of its own, and none is free.
+    data = datasets.crossings(2, 1, n=150, random_state=0)
+    with jax.log_compiles(), caplog.at_level("WARNING", logger="jax"):
+        DAGP(2, n_init=2, inducing=9, tol=1e-1, random_state=0).fit(data.X, data.y)
+    found = {re.search(r"XLA compilation of jit\((\w+)\)", line) for line in caplog.messages}
+    names = {match[1] for match in found if match}
+    assert {"refine_q", "run_block"} <= names <= {"refine_q", "run_block", "_noise_variance"}
