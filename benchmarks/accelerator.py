@@ -1,10 +1,10 @@
-"""Training steps on whatever device JAX has, beside what that device could do at best.
+"""Time per training step on the default JAX device, beside its roofline limits.
 
     python benchmarks/accelerator.py -o results/accelerator.json
 
-Every row times blocks of steps after compilation (median of repeats), and gives two floors: the
-operations and the bytes of the compiled program over the rates measured here for a matrix product
-and for a copy. A step that is far above both waits for something else: launches of small kernels.
+Every row times blocks of steps after compilation (median of repeats), and gives two lower limits:
+the operations and the bytes of the compiled program over the rates measured here for a matrix
+product and for a copy. A step far above both is limited by the launch latency of small kernels.
 """
 
 import argparse
@@ -20,17 +20,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp import GP, DeepGP, datasets
-from dagp.data import Sample, Units, canonical, padded, to_batch
-from dagp.lockstep import run_blocks, stacked, train_together
-from dagp.runtime import numerics
-from dagp.search import GROWTHS
-from dagp.starts import Problem, Start, build, choose_inducing, grown, starts
-from dagp.stochastic import descend, drawn, paces
-from dagp.train import BLOCK, LEARNING_RATE, begin, run_block
+from dagp.core.precision import numerics
+from dagp.inference.minibatch import gather_batches, minibatch_steps, step_sizes
+from dagp.inference.parallel import run_blocks, stacked, train_in_parallel
+from dagp.inference.standardize import Sample, Units, canonical, padded, to_batch
+from dagp.inference.train import BLOCK, LEARNING_RATE, begin, run_block
+from dagp.search.factory import Problem, Start, build, deepened
+from dagp.search.inducing import choose_inducing
+from dagp.search.search import DEEPENINGS
+from dagp.search.starts import starts
 
 REPEATS = 5
 STEPS = 400
-"""Steps of the whole race that is timed."""
+"""Steps of the timed race of all starts."""
 BATCH = 1024
 
 
@@ -45,7 +47,7 @@ def median_s(job: Callable[[], Any], repeats: int = REPEATS) -> float:
 
 
 def rates(dtype: str) -> dict[str, float]:
-    """Operations and bytes a second that this device reaches."""
+    """Measured peak rates of this device: operations and bytes per second."""
     with numerics(dtype):
         a = jnp.ones((4096, 4096), dtype)
         product = jax.jit(lambda a: a @ a)
@@ -58,7 +60,7 @@ def rates(dtype: str) -> dict[str, float]:
 
 
 def states(X: Any, y: Any, priors: tuple[Any, ...], inducing: int, runs: int) -> tuple[Any, Any]:
-    """As many starts as wanted of a problem, and its data."""
+    """Initial states of `runs` starts of a problem, and its data."""
     rng = np.random.default_rng(0)
     raw, _ = canonical(Sample(X, y[:, None], np.ones(len(X)), np.full(len(X), -1)))
     units = Units.of(raw)
@@ -67,14 +69,13 @@ def states(X: Any, y: Any, priors: tuple[Any, ...], inducing: int, runs: int) ->
     problem = Problem(sample, units, priors, None, places)
     batch = jax.tree.map(jnp.asarray, to_batch(sample, len(priors)))
     begun = []
-    # The kinds of starts look for structure, which takes long with many rows and is not what is
-    # timed here: a few, again and again.
+    # Computing starts takes long with many rows and is not timed here: a few are reused.
     kinds = list(starts(problem, min(runs, 4), rng)) if len(X) <= 5000 else [_random(problem, rng)]
     for i in range(runs):
         start = kinds[i % len(kinds)]
         model = build(problem, start)
         if any(isinstance(prior, DeepGP) for prior in priors):
-            model = grown(problem, start, model, GROWTHS[0])
+            model = deepened(problem, start, model, DEEPENINGS[0])
         shares = jnp.asarray(padded(start.responsibilities, len(batch.X)))
         begun.append(begin(model, batch, shares, 0)[0])
     return tuple(begun), batch
@@ -86,7 +87,7 @@ def _random(problem: Problem, rng: np.random.Generator) -> Start:
 
 
 def timed(name: str, data: Any, priors: Any, M: int, runs: int, dtype: str, best: Any) -> Any:
-    """One row: milliseconds a step of all runs together, and the floors."""
+    """One row: milliseconds per step of all runs together, and the lower limits."""
     with numerics(dtype):
         begun, batch = states(*data, priors, M, runs)
         speed = jnp.full(runs, LEARNING_RATE)
@@ -118,7 +119,7 @@ def timed(name: str, data: Any, priors: Any, M: int, runs: int, dtype: str, best
 
 
 def floors(program: Any, best: dict[str, float]) -> dict[str, float]:
-    """The least a step could take; the compiler counts the body of the loop over steps once."""
+    """Lower limits of a step; the compiler counts the body of the loop over steps once."""
     cost = program.cost_analysis() or {}
     return {
         "floor_operations_ms": round(1e3 * cost.get("flops", 0.0) / best["flops"], 4),
@@ -127,15 +128,15 @@ def floors(program: Any, best: dict[str, float]) -> dict[str, float]:
 
 
 def _race(begun: tuple[Any, ...], batch: Any) -> Any:
-    """`STEPS` steps of every start, as the search makes them, and nobody converges early."""
+    """`STEPS` steps of every start, as in the search, without early convergence."""
     rates = [LEARNING_RATE] * len(begun)
     return [
-        run.state for run in train_together(begun, batch, max_iter=STEPS, tol=-1e9, rates=rates)
+        run.state for run in train_in_parallel(begun, batch, max_iter=STEPS, tol=-1e9, rates=rates)
     ]
 
 
 def in_batches(rows: int, dtype: str, best: Any) -> Any:
-    """One row: steps on batches that are drawn on the host and travel to the device."""
+    """One row: steps on minibatches that are sampled on the host and sent to the device."""
     many = datasets.multimodal(n=rows // 3 + 1, random_state=0)
     X, y = many.X[:rows], many.y[:rows]
     priors = (GP(),) * 2
@@ -143,14 +144,14 @@ def in_batches(rows: int, dtype: str, best: Any) -> Any:
         (state,), _ = states(X[:BATCH], y[:BATCH], priors, 100, 1)
         sample, _ = canonical(Sample(X, y[:, None], np.ones(rows), np.full(rows, -1)))
         sample = Sample(*(np.asarray(c, dtype) for c in sample[:3]), sample.labels)
-        order, pace = np.random.default_rng(0), paces(0, BLOCK, rows / BATCH)
+        order, pace = np.random.default_rng(0), step_sizes(0, BLOCK, rows / BATCH)
 
         def block() -> Any:
             chosen = order.integers(rows, size=(BLOCK, BATCH))
-            return descend(state, drawn(sample, chosen, rows / BATCH, 2), pace)
+            return minibatch_steps(state, gather_batches(sample, chosen, rows / BATCH, 2), pace)
 
-        there = drawn(sample, np.zeros((BLOCK, BATCH), int), 1.0, 2)
-        program = descend.lower(state, there, pace).compile()
+        there = gather_batches(sample, np.zeros((BLOCK, BATCH), int), 1.0, 2)
+        program = minibatch_steps.lower(state, there, pace).compile()
         return {
             "task": "batches",
             "runs": 1,
@@ -174,7 +175,7 @@ def tasks() -> Iterator[tuple[str, Any, Any, int, int, str]]:
         for runs in (1, 8, 32):
             yield "multimodal", (modes.X, modes.y), (GP(),) * 4, 25, runs, dtype
             yield "cart-pole", (cart.X, cart.y), (GP(),) * 2, 100, runs, dtype
-        # One more than a third: the data set has three functions.
+        # Points per function, rounded up: the data set has three functions.
         many = datasets.multimodal(n=33_334, random_state=0)
         rows = slice(100_000)
         yield "many rows", (many.X[rows], many.y[rows]), (GP(),) * 2, 100, 1, dtype

@@ -1,24 +1,23 @@
-"""DAGP's speed beside GPyTorch's and GPflow's, in one run.
+"""Speed of DAGP compared with GPyTorch and GPflow: time per step, and time to recovery.
 
     python benchmarks/against.py --python-gpytorch PATH --python-gpflow PATH -o results/against.json
 
-PATH is the interpreter of an environment that has the package; one that is left out is not
-measured. Two things are:
+PATH is the interpreter of an environment with the package; a package without one is not measured.
+The measurements:
 
 steps     milliseconds of a training step on the cart-pole data (1000 rows, 100 inducing points,
-          float64, all rows at once): of a plain sparse GP by Adam alone, with one natural-gradient
-          step and one of Adam, with two and one (as many as ours has), and of the whole model.
-          Contenders take turns, so that a busy moment hits all of them.
-recovery  seconds until the structure of the paper's data is found. Ours: a whole fit with its
-          defaults, in a fresh process, cold and with a cache of compiled programs. Theirs: the same
-          model and bound, written in their terms, started from draws of the prior. `seconds` is
-          when a judge who knows the truth first sees it, and stops; `blind` is as many starts
-          as ours has, each until its bound has stopped rising, the highest of which is the answer
-          (what we do, without the truth). With `--more` they go on after these
-          until the structure is there. A run ends after `--factor` times our cold seconds, and
-          then counts as at least that.
+          float64, full batch): of a sparse variational GP by Adam alone, by one natural-gradient
+          step and one of Adam, by two and one (as in DAGP), and of the association model.
+          Packages alternate, so that load on the machine affects all of them.
+recovery  seconds until the structure of the paper's data is recovered. DAGP: a complete fit with
+          default settings in a fresh process, with a cold and a warm compilation cache. Peers: the
+          same model and ELBO in their framework, started from draws of the prior. `seconds` stops
+          when the recovery criterion, which uses the true labels, is first met. `blind` does not
+          use the labels: as many starts as DAGP has, each until its ELBO converges, and the result
+          is the start with the highest ELBO. With `--more`, starts continue until the criterion is
+          met. A run ends after `--factor` times DAGP's cold seconds, which is then a lower limit.
 
-Seeds begin at 100; the settings of the peers were looked at on seed 0, and not tuned further.
+Seeds begin at 100; the settings of the peers were checked on seed 0, and not tuned further.
 """
 
 import argparse
@@ -35,17 +34,17 @@ from typing import Any
 import numpy as np
 
 from dagp import datasets
-from dagp.bench.figures import summary
-from dagp.bench.fresh import FIRST_SEED, asked, cache_home
+from dagp.bench.fresh import FIRST_SEED, cache_home, run_job
 from dagp.bench.suite import machine
-from dagp.data import Sample, Units
+from dagp.bench.timing import summary
 from dagp.experiments import judge
-from dagp.starts import choose_inducing
+from dagp.inference.standardize import Sample, Units
+from dagp.search.inducing import choose_inducing
 
 HERE = Path(__file__).parent
 Job = dict[str, Any]
 TASKS: dict[str, tuple[int, int, float]] = {"multimodal": (4, 32, 0.3), "cartpole": (2, 100, 2.0)}
-"""Processes, inducing points, and the length scale to begin with: ours in each case."""
+"""Processes, inducing points and initial length scale, as in DAGP."""
 SETTINGS: Job = {"noise": 0.2, "rate": 0.05, "natural_rate": 0.1, "gate_variance": 4.0}
 KINDS: dict[str, Job] = {
     "svgp_adam": {"do": "svgp", "natural": 0},
@@ -55,11 +54,11 @@ KINDS: dict[str, Job] = {
 }
 STEPS = 25
 TURN = 1.0
-"""Seconds."""
+"""Target duration of a turn in seconds."""
 
 
 class Contender:
-    """A process that answers jobs."""
+    """A subprocess that runs the jobs of one package; see `peer.py`."""
 
     def __init__(self, python: str, script: str, threads: int):
         environment = dict(os.environ)
@@ -80,7 +79,7 @@ class Contender:
         print(json.dumps(job), file=self.process.stdin, flush=True)
         answer = self.process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"{self.process.args} gave no answer to {job}.")
+            raise RuntimeError(f"{self.process.args} ended without an answer to {job}.")
         return json.loads(answer)
 
     def close(self) -> None:
@@ -91,7 +90,7 @@ class Contender:
 
 @contextmanager
 def contenders(named: dict[str, tuple[str, str, int]]) -> Iterator[dict[str, Contender]]:
-    """Running contenders by name."""
+    """Running contenders by name; closed at the end."""
     running = {name: Contender(*how) for name, how in named.items()}
     try:
         yield running
@@ -101,7 +100,7 @@ def contenders(named: dict[str, tuple[str, str, int]]) -> Iterator[dict[str, Con
 
 
 def task_file(task: str, seed: int, folder: Path) -> str:
-    """The data of a task in standard units, with inducing inputs, as everybody gets them."""
+    """File with the standardised data of a task and inducing inputs, shared by all contenders."""
     data = getattr(datasets, task)(random_state=seed)
     N, (_, inducing, _) = len(data.X), TASKS[task]
     raw = Sample(data.X, data.y[:, None], np.ones(N), np.full(N, -1))
@@ -122,7 +121,7 @@ def task_file(task: str, seed: int, folder: Path) -> str:
 
 
 def steps(pythons: dict[str, str], rounds: int, folder: Path) -> Job:
-    """Milliseconds of a step, by turns, and how many of ours each takes."""
+    """Milliseconds per step, measured in turns, and ratios to DAGP."""
     named = {"dagp": (sys.executable, "peer_dagp.py", 0)}
     for name, python in pythons.items():
         for threads in (1, 2):
@@ -138,7 +137,7 @@ def steps(pythons: dict[str, str], rounds: int, folder: Path) -> Job:
                 one.ask(data=file, lengthscale=TASKS["cartpole"][2], **job, **SETTINGS)
                 one.ask(do="steps", count=STEPS)
                 first = one.ask(do="steps", count=STEPS)["seconds"] / STEPS
-                # Ours come in blocks; of others as many as a turn should take.
+                # DAGP runs whole blocks; the others as many steps as fill a turn.
                 counts[name] = STEPS if name == "dagp" else int(np.clip(TURN / first, 2, STEPS))
             for _ in range(rounds):
                 for name, one in running.items():
@@ -150,7 +149,7 @@ def steps(pythons: dict[str, str], rounds: int, folder: Path) -> Job:
 
 
 def _compared(taken: dict[str, list[Job]]) -> Job:
-    """Each contender, each over ours in the same round, and the faster way of each package."""
+    """Times, ratios to DAGP within a round, and the best ratio of each package."""
 
     def times(name: str, clock: str = "seconds") -> np.ndarray:
         return np.array([turn[clock] for turn in taken[name]])
@@ -172,12 +171,12 @@ def _compared(taken: dict[str, list[Job]]) -> Job:
 def recovery(
     task: str, pythons: dict[str, str], threads: dict[str, int], options: Any, folder: Path
 ) -> Iterator[Job]:
-    """Seconds to the structure; everything so far, after each seed."""
+    """Seconds to recovery; yields all results so far after each seed."""
     K, _, lengthscale = TASKS[task]
     rows: list[Job] = []
     for seed in range(options.first, options.first + options.seeds):
         with cache_home() as home:
-            cold, warm = (asked(home, do="recover", experiment=task, seed=seed) for _ in range(2))
+            cold, warm = (run_job(home, do="recover", experiment=task, seed=seed) for _ in range(2))
         rows.append({"model": "dagp, cold", "seed": seed} | cold)
         rows.append({"model": "dagp, warm cache", "seed": seed} | warm)
         print(task, rows[-2], rows[-1], sep="\n", flush=True)
@@ -204,7 +203,7 @@ def recovery(
 
 
 def _ratios(answer: Job, cold: Job, warm: Job) -> Job:
-    """Their seconds over ours: at first sight, and without knowing."""
+    """Ratios of a peer's seconds to DAGP's: to first recovery, and blind."""
     return {
         f"{way}_over_ours_{cache}{of}": theirs[clock] / ours[clock]
         for way, theirs in (("first_sight", answer), ("blind", answer["blind"]))
@@ -214,9 +213,9 @@ def _ratios(answer: Job, cold: Job, warm: Job) -> Job:
 
 
 def summarised(rows: list[Job]) -> Job:
-    """Median seconds of each, how many were right, and ratios; those cut off are lower limits.
+    """Median seconds, recovery counts and ratios per model; runs cut off are lower limits.
 
-    All seconds, those of failures too, over the number of successes say what one costs.
+    `seconds_per_recovery` is the total time, failures included, over the number of recoveries.
     """
     found: Job = {}
     for name in dict.fromkeys(row["model"] for row in rows):
@@ -246,10 +245,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=FIRST_SEED)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--factor", type=float, default=10.5)
-    parser.add_argument("--starts", type=int, default=8, help="of the peers; ours has eight")
-    parser.add_argument("--threads", type=int, help="of the peers; what was faster if left out")
-    parser.add_argument("--more", action="store_true", help="more starts until it is found")
-    parser.add_argument("--limit", type=float, help="seconds, in place of --factor")
+    parser.add_argument("--starts", type=int, default=8, help="starts of the peers; DAGP has eight")
+    parser.add_argument("--threads", type=int, help="threads of the peers; the faster if left out")
+    parser.add_argument("--more", action="store_true", help="more starts, until recovery")
+    parser.add_argument("--limit", type=float, help="time limit in seconds, instead of --factor")
     parser.add_argument("-o", "--out", type=Path, default=Path("results/against.json"))
     return parser.parse_args()
 
@@ -259,7 +258,7 @@ def main() -> None:
     pythons = {"gpytorch": options.python_gpytorch, "gpflow": options.python_gpflow}
     pythons = {name: python for name, python in pythons.items() if python}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    # What an earlier run found of the other parts is kept.
+    # Results of other parts from an earlier run are kept.
     found: Job = json.loads(options.out.read_text()) if options.out.exists() else {}
     threads = dict.fromkeys(pythons, options.threads or 2)
     with tempfile.TemporaryDirectory() as folder:
@@ -281,7 +280,7 @@ def _ways(found: Job) -> Job:
 
 
 def fastest(found: Job, name: str) -> int:
-    """With how many threads a package took the steps of the whole model faster."""
+    """Number of threads with which a package was faster on the association model."""
     ways = {way: row["median"] for way, row in _ways(found).items() if way.startswith(f"{name},")}
     return int(min(ways, key=lambda way: ways[way]).split()[1])
 

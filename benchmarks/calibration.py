@@ -1,18 +1,18 @@
-"""How honest the uncertainty is: data drawn from the model itself, fitted with the defaults.
+"""Calibration of predictive uncertainty: data drawn from the model's prior, default settings.
 
     python benchmarks/calibration.py --seeds 200 --first 100 --jobs 1 -o results/calibration
     python benchmarks/calibration.py --report -o results/calibration
 
-The first command fits. Rows already in ``<out>/draws.csv`` are not computed again: a run that was
-stopped goes on where it was, and slices of seeds may be run one after the other. The second one
-makes tables and figure from the rows there are; it needs matplotlib, fitting does not. Seeds begin
-at 100; smaller ones are for tuning.
+The first command fits. Rows already in ``<out>/draws.csv`` are not computed again: an interrupted
+run resumes, and ranges of seeds may be run one after the other. The second one writes tables and
+figure from the rows there are; it needs matplotlib, fitting does not. Seeds begin at 100; smaller
+ones are reserved for tuning.
 
-Each draw is fitted four times, so that causes can be told apart:
+Each draw is fitted four times, to separate the sources of error:
 
-fitted        the defaults, one call: what a user has
-start         the defaults, begun at the true labels: no search that could fail
-parameters    true hyperparameters, begun at the true labels: no point estimates
+fitted        default settings in one call, as a user would
+start         default settings, initialised at the true labels: without errors of the search
+parameters    true hyperparameters, initialised at the true labels: without point estimates
 labels        true hyperparameters and labels of the training points: the oracle
 """
 
@@ -38,12 +38,15 @@ FIRST_SEED = 100
 LEVELS = (0.5, 0.8, 0.95)
 PIT_BINS = 20
 RELIABILITY_BINS = 10
+POOLED = -1
+"""In place of a seed where bins are summed over draws."""
+SUMS = ("n", "predicted", "actual")
 Row = dict[str, Any]
 Array = np.ndarray
 
 
 def fits(data: Draw, seed: int) -> Iterator[tuple[str, Callable[[], DAGP]]]:
-    """Names of the fits, and how to make them."""
+    """Names of the fits, and functions that run them."""
     X, y, label = data.train[:3]
 
     def begun_at_the_truth(model: DAGP) -> DAGP:
@@ -59,7 +62,7 @@ def fits(data: Draw, seed: int) -> Iterator[tuple[str, Callable[[], DAGP]]]:
 
 
 def matched(model: DAGP, data: Draw) -> Array:
-    """For each true process the fitted one that has most of its points; clutter is clutter."""
+    """The fitted process of each true one, matched by shared points; clutter by its position."""
     K = data.structure.functions
     truth = np.eye(data.structure.processes)[data.train.label]
     common = truth.T @ model.responsibilities_
@@ -68,7 +71,7 @@ def matched(model: DAGP, data: Draw) -> Array:
 
 
 def coverage(mixture: Mixture, y: Array) -> Row:
-    """Share of the outputs inside central intervals and highest-density regions."""
+    """Coverage of the outputs by central intervals and highest-density regions."""
     row: Row = {}
     for level in LEVELS:
         low, high = mixture.interval(level)
@@ -80,13 +83,13 @@ def coverage(mixture: Mixture, y: Array) -> Row:
 
 
 def function_coverage(model: DAGP, order: Array, part: Part) -> Row:
-    """Share of the true functions' values inside the intervals of their own processes."""
+    """Coverage of the true functions by the intervals of their processes."""
     z = []
     for truth, k in zip(part.functions, order, strict=False):
         mean, std = model.processes_[k].predict(part.X, return_std=True)
         z.append((truth - mean) / std)
     inside = {level: np.abs(z) <= norm.ppf(0.5 + level / 2) for level in LEVELS}
-    # Away from its own points nothing but the prior speaks for a function.
+    # Away from its own points a function is determined by the prior only.
     own = part.label == np.arange(len(z))[:, None]
     row: Row = {f"function_{level:.0%}": float(hit.mean()) for level, hit in inside.items()}
     if own.any():
@@ -95,7 +98,7 @@ def function_coverage(model: DAGP, order: Array, part: Part) -> Row:
 
 
 def label_scores(shares: Array, label: Array) -> Row:
-    """How sure the most probable process is, how often it is right, and the log loss."""
+    """Mean confidence in the most probable process, its accuracy, and the log loss."""
     best = shares.argmax(axis=1)
     own = shares[np.arange(len(label)), label]
     return {
@@ -106,7 +109,7 @@ def label_scores(shares: Array, label: Array) -> Row:
 
 
 def bins(name: str, values: Array, happened: Array, count: int) -> Iterator[Row]:
-    """Sums of predicted and of true events, by predicted probability."""
+    """Reliability bins: sums of predicted probabilities and of events."""
     place = np.minimum((values * count).astype(int), count - 1).ravel()
     sums = [np.bincount(place, w, count) for w in (None, values.ravel(), happened.ravel())]
     for index, (n, predicted, actual) in enumerate(zip(*sums, strict=True)):
@@ -121,7 +124,7 @@ def error(rows: Iterable[Row]) -> float:
 
 
 def score(model: DAGP, data: Draw) -> tuple[Row, list[Row]]:
-    """One row of figures, and the bins of its histograms."""
+    """One row of scores, and the bins of its histograms."""
     test, K = data.test, data.structure.processes
     order = matched(model, data)
     mixture = model.predict_mixture(test.X)
@@ -153,7 +156,7 @@ def score(model: DAGP, data: Draw) -> tuple[Row, list[Row]]:
 
 def run(seed: int, names: tuple[str, ...] = ()) -> tuple[list[Row], list[Row]]:
     """All fits of one draw."""
-    warnings.simplefilter("ignore")  # Doubts are for somebody who looks at one fit.
+    warnings.simplefilter("ignore")  # Warnings about single fits: every fit is scored.
     data = draw(seed)
     head = {"seed": seed, "structure": str(data.structure), "n": len(data.train.y)}
     rows, histograms = [], []
@@ -169,8 +172,20 @@ def run(seed: int, names: tuple[str, ...] = ()) -> tuple[list[Row], list[Row]]:
     return rows, histograms
 
 
+def pooled(histograms: Iterable[Row]) -> list[Row]:
+    """Bins summed over draws, which is all the report needs."""
+    sums: dict[tuple[str, str, int], Array] = {}
+    for row in histograms:
+        key = (row["fit"], row["what"], int(row["bin"]))
+        sums[key] = sums.get(key, 0) + np.array([float(row[k]) for k in SUMS])
+    return [
+        dict(zip(("seed", "fit", "what", "bin", *SUMS), (POOLED, *key, *values), strict=True))
+        for key, values in sorted(sums.items())
+    ]
+
+
 def read(path: Path) -> list[Row]:
-    """Rows of a file as they were written, none where there is no file."""
+    """Rows of a CSV file; none if there is no file."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -178,33 +193,38 @@ def read(path: Path) -> list[Row]:
 
 
 def write(rows: list[Row], path: Path) -> None:
-    """Everything so far, all at once: a run that is stopped leaves a whole file."""
+    """Write all rows atomically, to eight digits: an interrupted run leaves a complete file."""
     rows = sorted(rows, key=lambda row: int(row["seed"]))
     draft = path.with_suffix(".tmp")
     with draft.open("w", newline="") as file:
         table = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
         table.writeheader()
-        table.writerows(rows)
+        table.writerows({key: _short(value) for key, value in row.items()} for row in rows)
     draft.replace(path)
 
 
+def _short(value: Any) -> Any:
+    return f"{value:.8g}" if isinstance(value, float) else value
+
+
 def compute(seeds: Iterable[int], jobs: int, out: Path) -> None:
-    """Fit what is missing; results are written down draw by draw."""
+    """Fit the missing draws, and write the results after each."""
     out.mkdir(parents=True, exist_ok=True)
     rows, histograms = read(out / "draws.csv"), read(out / "bins.csv")
     known = {int(row["seed"]) for row in rows}
-    # Bins are written first: some may be there without their rows.
-    histograms = [row for row in histograms if int(row["seed"]) in known]
+    # Bins are written first, so an interrupted run may have left some without their rows.
+    histograms = pooled(row for row in histograms if int(row["seed"]) in known | {POOLED})
     missing = [seed for seed in seeds if seed not in known]
     if jobs > 1:
-        # Read by the workers when they start: as many computing threads as workers, no more.
+        # Read by the workers at start: one computing thread each.
         os.environ["NPROC"] = "1"
     # loky starts fresh interpreters: a process forked after JAX has started hangs.
     pool: Any = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
     for more, some in pool(delayed(run)(seed) for seed in missing):
-        rows, histograms = rows + more, histograms + some
-        write(histograms, out / "bins.csv")
-        write(rows, out / "draws.csv")
+        # The bins of a draw keep their seed until its rows are written; see above.
+        write(histograms + some, out / "bins.csv")
+        write(rows := rows + more, out / "draws.csv")
+        write(histograms := pooled(histograms + some), out / "bins.csv")
         best = more[0]
         print(
             *(best[key] for key in ("seed", "structure")),

@@ -1,4 +1,4 @@
-"""Tables and figure of `calibration.py`."""
+"""Tables and figure of `calibration.py`: coverage, PIT, reliability and log density."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,7 +16,7 @@ SAID = {
     "asked": "`responsibilities(X, y)`, training points",
 }
 FAILED = 3.0
-"""A search has failed when the true labels lead to a bound this much higher (20 to 1)."""
+"""A search has failed if starting at the true labels gives an ELBO this much higher (20 to 1)."""
 Row = dict[str, Any]
 Array = np.ndarray
 
@@ -39,12 +39,12 @@ def report(rows: list[Row], bins: list[Row], out: Path) -> None:
 
 
 def of(rows: Iterable[Row], **wanted: str) -> list[Row]:
-    """Rows with these values."""
+    """Rows with these column values."""
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def column(rows: Iterable[Row], name: str) -> Array:
-    """Numbers of a column, where there are any."""
+    """Numbers of a column, without empty cells."""
     return np.array([float(row[name]) for row in rows if row.get(name) not in (None, "")])
 
 
@@ -59,7 +59,7 @@ def mean_and_error(values: Array, digits: int = 3) -> str:
 
 
 def with_binomial(values: Array) -> str:
-    """As `mean_and_error`, with the error that independent points would have."""
+    """As `mean_and_error`, with the binomial error of independent points in brackets."""
     share = values.mean()
     naive = np.sqrt(share * (1 - share) / (len(values) * TEST_POINTS))
     return f"{mean_and_error(values)} ({naive:.3f})"
@@ -73,9 +73,9 @@ def table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
 
 
 def groups(rows: list[Row], fit: str) -> list[tuple[str, list[Row]]]:
-    """Draws of each structure, all of them, and those with something to search for.
+    """Draws of each structure, all draws, and those with several processes.
 
-    Whoever knows more is compared on the latter: there is nothing to know about one process.
+    Fits other than the default are reported on the latter only: with one process they are alike.
     """
     mine = of(rows, fit=fit)
     searched = {row["seed"] for row in of(rows, fit="start")}
@@ -90,7 +90,7 @@ def groups(rows: list[Row], fit: str) -> list[tuple[str, list[Row]]]:
 
 
 def failures(rows: list[Row]) -> set[str]:
-    """Seeds whose search ended clearly below where the true labels lead."""
+    """Seeds whose search ended at an ELBO clearly below that of a start at the true labels."""
     bounds = {(row["seed"], row["fit"]): float(row["bound"]) for row in rows}
     return {
         seed
@@ -100,7 +100,7 @@ def failures(rows: list[Row]) -> set[str]:
 
 
 def observations(rows: list[Row]) -> str:
-    """Coverage of intervals and regions; means over draws."""
+    """Coverage of intervals and highest-density regions: means over draws."""
     head = ["fit", "structure", "draws"]
     head += [f"{kind} {level}" for kind in ("interval", "HDR") for level in LEVELS]
     head += ["PIT distance"]
@@ -118,7 +118,7 @@ def observations(rows: list[Row]) -> str:
 
 
 def functions(rows: list[Row]) -> str:
-    """Coverage of the latent functions: everywhere, and where new points are their own."""
+    """Coverage of the latent functions: everywhere, and at new points of their own process."""
     head = ["fit", "structure", "draws"]
     head += [f"{where} {level}" for where in ("everywhere", "at own points") for level in LEVELS]
 
@@ -134,7 +134,7 @@ def functions(rows: list[Row]) -> str:
 
 
 def probabilities(rows: list[Row], bins: list[Row]) -> str:
-    """What is said about the processes against what is true."""
+    """Predicted probabilities of the processes against the true labels."""
     head = ["what", "fit", "claimed", "right", "log loss", "calibration error"]
     lines = []
     for name, words in SAID.items():
@@ -145,7 +145,7 @@ def probabilities(rows: list[Row], bins: list[Row]) -> str:
                 for key in ("claimed", "right", "loss")
             ]
             pooled = reliability(of(bins, fit=fit, what=name))
-            # Whoever knows the labels of the training points is not asked for them.
+            # Training labels are inputs of this fit, not predictions.
             if pooled is None or (fit == "labels" and name in ("training", "asked")):
                 continue
             n, predicted, actual = pooled
@@ -155,7 +155,7 @@ def probabilities(rows: list[Row], bins: list[Row]) -> str:
 
 
 def densities(rows: list[Row]) -> str:
-    """Mean log density, and what is missing to the one who knows everything."""
+    """Mean log density, and its difference from the oracle."""
     best = {row["seed"]: float(row["log_density"]) for row in of(rows, fit="labels")}
     head = ["fit", "structure", "draws", "searches failed", "log density", "− oracle", "median"]
     lost = failures(rows)
@@ -170,7 +170,7 @@ def densities(rows: list[Row]) -> str:
 
 
 def reliability(bins: list[Row]) -> tuple[Array, Array, Array] | None:
-    """Counts and sums of predictions and events, bin by bin, over all draws."""
+    """Counts and sums of predictions and events in each bin, over all draws."""
     if not bins:
         return None
     place = column(bins, "bin").astype(int)
@@ -182,7 +182,7 @@ def reliability(bins: list[Row]) -> tuple[Array, Array, Array] | None:
 
 def figure(rows: list[Row], bins: list[Row], path: Path) -> None:
     """Coverage by level, histogram of the PIT, reliability of the probabilities."""
-    import matplotlib.pyplot as plt  # not needed where fits are computed
+    import matplotlib.pyplot as plt  # not needed for fitting
 
     canvas, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
     draw: tuple[Callable[..., None], ...] = (_coverage, _pit, _reliability)

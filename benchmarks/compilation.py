@@ -1,11 +1,11 @@
-"""What the first fit of a process costs, and how much of that is compilation: several versions.
+"""Cost of the first fit of a process, and its share of compilation, for several versions.
 
     git worktree add ../first 0311ed9                    # the first version that could fit
     python benchmarks/compilation.py ../first/src src --rounds 3 -o results/compilation.json
 
-Every round fits the demo's data twice in a fresh process of every version, by turns. Tracing and
-lowering are in Python and are paid by every process; compiling is what a cache between processes
-spares. `programs` are those that were compiled, `cpu` is processor time.
+Every round fits the demo's data twice in a fresh process of each version in turn. Tracing and
+lowering run in every process; compilation is avoided by a cache shared between processes.
+`programs` is the number of compiled programs, `cpu` is processor time.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dagp.bench.figures import Figure, summary
+from dagp.bench.timing import Summary, summary
 
 _CHILD = """
 import collections, json, time, warnings
@@ -49,7 +49,7 @@ print(json.dumps({
 
 
 def asked(source: Path) -> dict[str, float]:
-    """What a fresh process with this version finds, with no cache to help it."""
+    """Measurements of a fresh process with this version, without a compilation cache."""
     kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     found = subprocess.run(
         [sys.executable, "-c", _CHILD],
@@ -61,11 +61,11 @@ def asked(source: Path) -> dict[str, float]:
     return json.loads(found.stdout.splitlines()[-1])
 
 
-def compared(rows: list[list[dict[str, float]]]) -> list[dict[str, Figure]]:
-    """Medians of every version, and of its ratio to the first one within a round."""
+def compared(rows: list[list[dict[str, float]]]) -> list[dict[str, Summary]]:
+    """Medians of every version, and of its ratios to the first version within a round."""
     table = []
     for version in zip(*rows, strict=True):
-        line: dict[str, Figure] = {}
+        line: dict[str, Summary] = {}
         for name in version[0]:
             line[name] = summary([row[name] for row in version], name.rsplit("_", 1)[-1])
             ratios = [row[name] / r[0][name] for row, r in zip(version, rows, strict=True)]
@@ -76,7 +76,7 @@ def compared(rows: list[list[dict[str, float]]]) -> list[dict[str, Figure]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("sources", type=Path, nargs="+", help="folders that hold a dagp")
+    parser.add_argument("sources", type=Path, nargs="+", help="source folders that contain dagp")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("-o", "--out", type=Path)
     options = parser.parse_args()

@@ -1,9 +1,10 @@
-"""Fits and saves that are killed at random moments: nothing lost, nothing half-written.
+"""Fault injection: fits and saves killed at random times lose nothing and leave no partial file.
 
     python benchmarks/faults.py --kills 100 --saves 300 --seed 100
 
-Every killed fit goes on with ``--resume`` until it is complete; the model must be that of a fit
-nobody disturbed, bit for bit. The table goes to stdout and to ``results/faults.md``.
+Every killed fit is continued with ``--resume`` until it is complete; the model must be identical,
+bit for bit, to that of an uninterrupted fit. The table is printed and written to
+``results/faults.md``.
 """
 
 import argparse
@@ -25,8 +26,8 @@ def table(title: str, counts: Counter[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=100, help="of fits")
-    parser.add_argument("--saves", type=int, default=300, help="kills of saves")
+    parser.add_argument("--kills", type=int, default=100, help="number of killed fits")
+    parser.add_argument("--saves", type=int, default=300, help="number of killed saves")
     parser.add_argument("--seed", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("results/faults.md"))
     asked = parser.parse_args()
@@ -47,9 +48,9 @@ def main() -> int:
         "# Killed while fitting and saving\n\n"
         f"`python benchmarks/faults.py --kills {asked.kills} --saves {asked.saves} "
         f"--seed {asked.seed}`\n\n"
-        "*fits* is how many came to an end between the kills, *identical* how many of them gave\n"
-        "the model of an undisturbed fit, *broken* counts files that are not whole and fits that\n"
-        "ended with an error, *left behind* files beside a finished model. The counts of moments\n"
+        "*fits* is the number of fits completed between the kills, *identical* the number of them\n"
+        "with the model of an uninterrupted fit, *broken* counts incomplete files and fits that\n"
+        "ended with an error, *left behind* files beside a finished model. Stages of the kills\n"
         "depend on the machine.\n\n" + saved + "\n" + fitted
     )
     good = saves["whole"] == saves["kills"] and fits["identical"] == fits["fits"]

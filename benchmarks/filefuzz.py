@@ -1,10 +1,10 @@
-"""Damaged and forged model files and checkpoints: each is refused, or is a whole model.
+"""Fuzzing of model files and checkpoints: each mutated file is refused or loads a valid model.
 
     python benchmarks/filefuzz.py --mutations 10000 --seed 100
 
-Every file is read in a process that may take little more memory than it has, and within a minute.
-Anything but a `StorageError` or a model that predicts numbers is printed and counted as a failure.
-The table goes to stdout and to ``results/filefuzz.md``.
+Every file is read under a limit on memory, and within a minute. Any outcome other than a
+`StorageError` or a model with finite predictions is printed and counted as a failure. The table is
+printed and written to ``results/filefuzz.md``.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from filejudge import Checkpoint, Model
 from filemutations import ACCIDENTS, impostors, mutated
 
 MORE_MEMORY = 2**30
-"""Bytes of address space beyond what the process has when it has loaded its first file."""
+"""Bytes of address space beyond those of the process after it has loaded its first file."""
 VERDICTS = ("refused", "same", "another", "FAILED")
 
 
 def judged(whole: Model | Checkpoint, name: str, content: bytes) -> str:
     try:
         verdict = whole.judged(content)
-        # Digests notice every accident; only who recomputes them can change a model.
+        # Digests detect all accidental damage; a changed file loads only with new digests.
         strict = name in {way.__name__ for way in ACCIDENTS} and content != whole.content
         assert not (strict and verdict != "refused"), "a damaged file was read"
     except BaseException as error:
@@ -94,8 +94,8 @@ def main() -> int:
         "# Damaged and forged files\n\n"
         f"`python benchmarks/filefuzz.py --mutations {asked.mutations} --seed {asked.seed}`\n\n"
         "*refused*: a `StorageError`; *same*: what was saved; *another*: a model that predicts\n"
-        "numbers, or a checkpoint of the same fit with other numbers, from a file whose checksums\n"
-        "somebody has computed anew.\n\n" + text
+        "numbers, or a checkpoint of the same fit with other numbers, from a file with recomputed\n"
+        "checksums.\n\n" + text
     )
     return int(any(key[2] == "FAILED" for key in counts))
 

@@ -1,13 +1,13 @@
-"""Depth, the paper's own scheme, and batches: what each is worth.
+"""Ablation of inference: number of layers, concrete relaxation, and minibatches.
 
     python benchmarks/inference.py deep depth concrete batches --seeds 10 -o results/inference
 
-deep      cart-poles by one, two and three layers
-depth     functions with jumps by one, two and three layers
-concrete  collapsed against concrete inference on the paper's three experiments
-batches   100 000 points of two regimes, 100 inducing points, in batches
+deep      cart-poles with one, two and three layers
+depth     functions with jumps, with one, two and three layers
+concrete  collapsed against concrete inference (the paper's scheme) on the paper's experiments
+batches   100 000 points of two regimes, 100 inducing points, in minibatches
 
-Every row is one fit; means and standard errors are printed at the end. Seeds are from 100.
+Every row is one fit; means and standard errors are printed at the end. Seeds begin at 100.
 """
 
 import argparse
@@ -31,14 +31,14 @@ CONCRETE_STEPS = 3000
 
 
 def timed(model: DAGP, data: Any) -> tuple[DAGP, float]:
-    """A fit and its seconds."""
+    """Fitted model and seconds of the fit."""
     begin = time.perf_counter()
     model.fit(data.X, data.y)
     return model, time.perf_counter() - begin
 
 
 def deep(seed: int) -> Iterator[Row]:
-    """Cart-poles by one, two and three layers."""
+    """Cart-poles with one, two and three layers."""
     data = datasets.cartpole(random_state=seed)
     for layers in (1, 2, 3):
         model, seconds = timed(DAGP(2, DeepGP(layers), random_state=seed), data)
@@ -47,7 +47,7 @@ def deep(seed: int) -> Iterator[Row]:
 
 
 def depth(seed: int) -> Iterator[Row]:
-    """Jumps by one, two and three layers."""
+    """Functions with jumps, with one, two and three layers."""
     data = datasets.steps(random_state=seed)
     for layers in (1, 2, 3):
         model, seconds = timed(DAGP(1, DeepGP(layers), random_state=seed), data)
@@ -63,7 +63,7 @@ def depth(seed: int) -> Iterator[Row]:
 
 
 def concrete(seed: int) -> Iterator[Row]:
-    """Two schemes on the paper's three experiments, and the paper's bound without entropy."""
+    """Collapsed and concrete inference, and the paper's ELBO without the entropy term."""
     noise = datasets.noise_separation(0.6, random_state=seed)
     multimodal = datasets.multimodal(random_state=seed)
     cartpole = datasets.cartpole(random_state=seed)
@@ -101,7 +101,7 @@ def concrete(seed: int) -> Iterator[Row]:
 
 
 def batches(seed: int, n: int = 100_000) -> Iterator[Row]:
-    """Two regimes, many points."""
+    """Minibatch training on many points of two regimes."""
     rng = np.random.default_rng(seed)
     X, regime = rng.uniform(-3, 3, (n, 1)), rng.integers(0, 2, n)
     f = np.where(regime == 0, np.sin(2 * X[:, 0]), 4 + 0.5 * X[:, 0])
@@ -132,7 +132,7 @@ EXPERIMENTS: dict[str, tuple[Callable[[int], Iterator[Row]], tuple[str, ...]]] =
 
 
 def write(rows: list[Row], path: Path) -> None:
-    """All rows so far, every column that occurs."""
+    """Write all rows, with the union of their columns."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     with path.open("w", newline="") as file:
         table = csv.DictWriter(file, columns)
@@ -141,7 +141,7 @@ def write(rows: list[Row], path: Path) -> None:
 
 
 def summarise(rows: list[Row], by: tuple[str, ...]) -> list[str]:
-    """Mean ± standard error of every column, per group."""
+    """Mean ± standard error of every column, by group."""
     lines = []
     for group in dict.fromkeys(tuple(row[key] for key in by) for row in rows):
         members = [row for row in rows if tuple(row[key] for key in by) == group]

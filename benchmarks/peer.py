@@ -1,11 +1,11 @@
-"""What every contender answers: one JSON object a line on stdin, one on stdout.
+"""Protocol of the contenders of `against.py`: one JSON job per line on stdin, one result on stdout.
 
-A contender brings two functions. `svgp` makes a plain sparse variational GP and `association` the
-mixture of processes with a gate, both as an object with ``steps(count)``, which takes as many
-training steps and returns the bound where they began. The mixture also has ``restart(seed)``, and
-``look()``: responsibilities of the training points and the gate at the probes, processes across.
+A contender provides two functions. `svgp` builds a sparse variational GP and `association` the
+mixture of processes with a gate. Both return an object with ``steps(count)``, which takes training
+steps and returns the ELBO of the last one. The mixture also has ``restart(seed)``, and ``look()``:
+responsibilities of the training points and gate weights at the probes, processes in columns.
 
-Needs NumPy alone, and so runs wherever the contender does.
+Imports NumPy only, to run in the environment of any contender.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ import numpy as np
 Job = dict[str, Any]
 Make = Callable[..., Any]
 GLANCE = 25
-"""Steps between two looks whether the structure is there; looking is not timed."""
+"""Steps between two evaluations of the recovery criterion, which are not timed."""
 PATIENCE, GAIN = 8, 1e-3
-"""Looks without a gain, per data point, after which a start is given up for the next one."""
+"""A start ends after this many evaluations in a row without this gain of ELBO per data point."""
 
 
 def judged(job: Job, data: Any, shares: np.ndarray, gate: np.ndarray) -> Job:
-    """The verdict of the judge that also judges DAGP."""
+    """The recovery criterion, the same as for DAGP."""
     judge = runpy.run_path(job["judge"])
     assignment = shares.argmax(axis=1)
     if job["task"] == "multimodal":
@@ -36,7 +36,7 @@ def judged(job: Job, data: Any, shares: np.ndarray, gate: np.ndarray) -> Job:
 
 
 class Clock:
-    """Runs while it is let run; `cpu` is what all threads together worked meanwhile."""
+    """Stopwatch of wall time and of the processor time of all threads."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -51,19 +51,19 @@ class Clock:
 
 
 class Start(NamedTuple):
-    """How a start went."""
+    """Result of a start."""
 
     bound: float
     verdict: Job
     steps: int
     seen: tuple[float, float] | None
-    """Seconds, and those of the processor, when the structure was first there."""
+    """Wall and processor seconds when the criterion was first met."""
     whole: bool
-    """Whether it ended by itself."""
+    """Whether it converged, rather than reaching the time limit."""
 
 
 def run_start(model: Any, seed: int, job: Job, data: Any, clock: Clock) -> Start:
-    """Train until the bound has stopped rising, with a look every now and then."""
+    """Train until the ELBO converges, evaluating the criterion every `GLANCE` steps."""
     with clock.running():
         model.restart(seed)
     highest, quiet, steps, seen, verdict = -np.inf, 0, 0, None, {"recovered": False}
@@ -71,7 +71,7 @@ def run_start(model: Any, seed: int, job: Job, data: Any, clock: Clock) -> Start
         with clock.running():
             try:
                 bound = model.steps(GLANCE)
-            except Exception:  # a matrix that is not positive definite: this start is lost
+            except Exception:  # a matrix that is not positive definite: this start has failed
                 bound = np.nan
         steps += GLANCE
         if not np.isfinite(bound):
@@ -93,12 +93,11 @@ def _seen(start: Start) -> bool:
 
 
 def recover(association: Make, job: Job, data: Any) -> Job:
-    """Start after start; the clock runs while models are built, compiled and trained.
+    """Run successive starts; the clock runs while models are built, compiled and trained.
 
-    `seconds` is when the structure was first there, for somebody who knows the truth and stops at
-    once. `blind` is somebody who does not: as many starts as ours has, each until its bound has
-    stopped rising, and the highest bound is the answer. Whoever is told to have ``more`` goes on
-    after these, start after start, until the structure is there or the time is over.
+    `seconds` is when the criterion, which uses the true labels, was first met. `blind` does not use
+    them: a given number of starts, each until its ELBO converges, and the result is the start with
+    the highest ELBO. With ``more``, starts continue until the criterion is met or time is up.
     """
     clock, starts = Clock(), []
     with clock.running():
@@ -131,7 +130,7 @@ def recover(association: Make, job: Job, data: Any) -> Job:
 
 
 def serve(svgp: Make, association: Make, versions: Callable[[], Job]) -> None:
-    """Answer until nobody asks any more."""
+    """Run jobs from stdin until it is closed."""
     answers = sys.stdout
     model: Any = None
     with contextlib.redirect_stdout(sys.stderr):

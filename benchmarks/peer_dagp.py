@@ -1,7 +1,4 @@
-"""DAGP's own steps, asked for in the same way as those of others.
-
-Started by `against.py`.
-"""
+"""Training steps of DAGP under the protocol of `peer.py`; started by `against.py`."""
 
 from typing import Any
 
@@ -11,14 +8,14 @@ import numpy as np
 from peer import Job, serve
 
 from dagp import GP, __version__
-from dagp.data import Sample, Units, padded, to_batch
-from dagp.runtime import numerics
-from dagp.starts import Problem, Start, build
-from dagp.train import BLOCK, begin, run_block
+from dagp.core.precision import numerics
+from dagp.inference.standardize import Sample, Units, padded, to_batch
+from dagp.inference.train import BLOCK, begin, run_block
+from dagp.search.factory import Problem, Start, build
 
 
 class Ours:
-    """Blocks of steps as `DAGP.fit` takes them; `count` is a multiple of them."""
+    """Blocks of steps as in `DAGP.fit`; `count` is a multiple of the block size."""
 
     def __init__(self, X: Any, y: Any, Z: Any, processes: int, job: Job):
         N = len(X)
@@ -32,7 +29,7 @@ class Ours:
         self.state = begin(model, self.batch, weights, 0)[0]
 
     def restart(self, seed: int) -> None:
-        """There is nothing to begin anew where only steps are timed."""
+        """Does nothing: only steps are timed."""
 
     def steps(self, count: int) -> float:
         bound = np.nan

@@ -1,7 +1,4 @@
-"""The same models on GPflow: natural gradients for the processes, Adam for the rest.
-
-Started by `against.py`.
-"""
+"""The models of `against.py` in GPflow: natural gradients for processes, Adam for the rest."""
 
 import sys
 from typing import Any
@@ -28,7 +25,7 @@ def sparse(X: Any, Z: Any, outputs: int, variance: float, job: Job) -> Any:
 
 
 class Trained:
-    """Something with a loss, and steps that lower it."""
+    """Base class: minimises a loss by natural gradients and Adam."""
 
     def _prepare(self, gps: list[Any], others: list[Any], job: Job) -> None:
         if job["natural"]:
@@ -73,7 +70,7 @@ class Plain(Trained):
 
 
 class Association(Trained):
-    """Processes and a gate, with the assignments summed out of the bound."""
+    """Processes and a gate, with the assignments summed out of the ELBO."""
 
     def __init__(self, X: Any, y: Any, Z: Any, probes: Any, job: Job):
         self.X, self.y, self.probes = tf.constant(X), tf.constant(y[:, None]), tf.constant(probes)
@@ -87,7 +84,7 @@ class Association(Trained):
         self.beginning = [(v, v.numpy()) for v in variables]
 
     def restart(self, seed: int) -> None:
-        """Every function begins as a draw from its prior; what was compiled is kept."""
+        """Initialise every function as a draw from its prior; compiled code is reused."""
         tf.random.set_seed(seed)
         rng = np.random.default_rng(seed)
         for variable, value in [*self.beginning, *((v, 0 * v) for v in self.adam.variables[1:])]:

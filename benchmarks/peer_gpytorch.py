@@ -1,7 +1,4 @@
-"""The same models on GPyTorch: natural gradients for the processes, Adam for the rest.
-
-Started by `against.py`.
-"""
+"""The models of `against.py` in GPyTorch: natural gradients for processes, Adam for the rest."""
 
 import math
 import sys
@@ -17,7 +14,7 @@ SAMPLES = 8
 
 
 class Functions(gpytorch.models.ApproximateGP):
-    """Independent sparse GPs side by side, as many as `batch` says."""
+    """A batch of independent sparse variational GPs."""
 
     def __init__(self, Z: Tensor, batch: tuple[int, ...], job: Job, **start: float):
         kind = (
@@ -40,7 +37,7 @@ class Functions(gpytorch.models.ApproximateGP):
 
 
 class Trained:
-    """Something with a bound, and steps that climb it."""
+    """Base class: maximises an ELBO by natural gradients and Adam."""
 
     def _prepare(self, gp: Any, others: list[Tensor], job: Job, rows: int) -> None:
         moved, q = [*gp.hyperparameters(), *others], list(gp.variational_parameters())
@@ -87,18 +84,18 @@ class Plain(Trained):
 
 
 class Association(Trained):
-    """Processes and a gate, with the assignments summed out of the bound."""
+    """Processes and a gate, with the assignments summed out of the ELBO."""
 
     def __init__(self, X: Any, y: Any, Z: Any, probes: Any, job: Job):
         self.X, self.y, self.Z = torch.tensor(X), torch.tensor(y), torch.tensor(Z)
         self.probes, self.job = torch.tensor(probes), job
 
     def restart(self, seed: int) -> None:
-        """Every function begins as a draw from its prior."""
+        """Initialise every function as a draw from its prior."""
         torch.manual_seed(seed)
         job, K = self.job, self.job["processes"]
         self.processes = Functions(self.Z, (K,), job, variance=1.0, spread=1.0)
-        # Sampled gradients of the gate's variances can take its precision below zero: Adam on a
+        # Natural gradients from samples can make the precision of the gate indefinite; Adam on a
         # Cholesky factor cannot.
         by_adam = job | {"natural": False}
         self.gate = Functions(self.Z, (K,), by_adam, variance=job["gate_variance"], spread=1e-3)

@@ -1,11 +1,11 @@
-"""DAGP beside what people use today, on the paper's data: mean log density of held-out outputs.
+"""DAGP compared with other libraries on the paper's data: log density of held-out outputs.
 
     pip install 'dagp[bench]'
     python benchmarks/peers.py --seeds 5 -o results/peers
 
-Every model sees the same training rows and is scored on the same test rows, in the units of the
-data. Peers that are not installed are left out. Settings are the packages' defaults or what their
-tutorials show; the GPyTorch model has the inducing points and kernel of ours. Seeds begin at 100.
+Every model has the same training and test rows; scores are in the units of the data. Packages that
+are not installed are left out. Settings are the packages' defaults or those of their tutorials; the
+GPyTorch model has the number of inducing points and the kernel of DAGP. Seeds begin at 100.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def dagp(**settings: Any) -> Fit:
 
 
 def svgp(X: np.ndarray, y: np.ndarray, seed: int) -> Density:
-    """GPyTorch's sparse variational GP: Adam on everything, batches of 256, 200 epochs."""
+    """GPyTorch's sparse variational GP: Adam on all parameters, batches of 256, 200 epochs."""
     import gpytorch
     import torch
 
@@ -118,7 +118,7 @@ TASKS: dict[str, tuple[Callable[[int], tuple[np.ndarray, ...]], Fit]] = {
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Models down, tasks across: mean ± standard error of the log density, seconds of a fit."""
+    """Models in rows, tasks in columns: log density ± standard error, seconds of a fit."""
     lines = ["# Other libraries", "", "| | " + " | ".join(TASKS) + " |", "|---" * 4 + "|"]
     for model in dict.fromkeys(row["model"] for row in rows):
         cells = []

@@ -1,10 +1,10 @@
-"""What single precision costs: the same fits in float32 and float64.
+"""Accuracy of single precision: the same fits in float32 and float64.
 
     python benchmarks/precision.py --seeds 5 --jobs 2 -o results/precision.json
 
 Data of the paper's three experiments, seeds from 100. Accuracy is the share of training points
-whose process is found (processes matched by the best permutation), the log density is that of
-fresh data, and the differences are float32 minus float64 on the same data and seed.
+assigned to the true process (up to a permutation), the log density is that of fresh data, and the
+differences are float32 minus float64 on the same data and seed.
 """
 
 import argparse
@@ -34,7 +34,7 @@ DTYPES = ("float64", "float32")
 
 
 def accuracy(found: np.ndarray, true: np.ndarray) -> float:
-    """Share of points in the right process, under the best names for the processes."""
+    """Share of points assigned to the true process, under the best permutation."""
     table = np.zeros((found.max() + 1, true.max() + 1))
     np.add.at(table, (found, true), 1)
     return float(table[linear_sum_assignment(-table)].sum() / len(true))
@@ -60,7 +60,7 @@ def fitted(task: str, seed: int, dtype: str) -> dict[str, Any]:
 
 
 def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Means of both, and the differences between pairs, with their spread."""
+    """Means of both, and mean and largest difference of pairs."""
     table = []
     for task in dict.fromkeys(row["task"] for row in rows):
         line: dict[str, Any] = {"task": task}

@@ -1,8 +1,8 @@
-"""Data drawn from the model itself, for `calibration.py`.
+"""Data sets drawn from the model's prior, for `calibration.py`.
 
-Where a default of the library has a prior, hyperparameters are drawn from that one: the noise level
-of a function (relative to the spread of the data) and the variance of the gate. The defaults state
-nothing about the others; the densities for those are stated here.
+Hyperparameters with a default prior in the library are drawn from it: the noise level of a function
+(relative to the spread of the data) and the variance of the gate. The densities of the others are
+defined here.
 
 | quantity | density |
 |---|---|
@@ -21,13 +21,13 @@ import numpy as np
 from scipy.special import ndtr, ndtri, softmax
 
 from dagp import DAGP, GP, Noise, Uniform, fixed, kernels, means
-from dagp.gate import DEFAULT_GATE
-from dagp.processes import NOISE_MEDIAN, NOISE_WIDTH
+from dagp.model.gp import NOISE_MEDIAN, NOISE_WIDTH
+from dagp.search.factory import DEFAULT_GATE
 
 Array = np.ndarray
 
 SIZES = (250, 380)
-"""Training points: few sizes, because each compiles anew."""
+"""Training points: few sizes, because each one is compiled."""
 TEST_POINTS = 300
 _JITTER = 1e-9
 _FUNCTION_LENGTHS = {1: 0.2, 2: 0.35}
@@ -35,7 +35,7 @@ _GATE_LENGTHS = {1: 0.3, 2: 0.5}
 
 
 class Structure(NamedTuple):
-    """What a data set is made of."""
+    """Numbers of processes and inputs of a data set."""
 
     functions: int
     clutter: bool
@@ -43,7 +43,7 @@ class Structure(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """K, clutter included."""
+        """Number of processes K, clutter included."""
         return self.functions + self.clutter
 
     def __str__(self) -> str:
@@ -71,13 +71,13 @@ class Smooth(NamedTuple):
     variance: float
 
     def sample(self, X: Array, count: int, rng: np.random.Generator) -> Array:
-        """Functions at the rows of X, (count, N), exactly."""
+        """Exact samples of functions at the rows of X, (count, N)."""
         squares = np.sum(((X[:, None] - X[None]) / self.lengthscale) ** 2, axis=-1)
         covariance = self.variance * (np.exp(-0.5 * squares) + _JITTER * np.eye(len(X)))
         return (np.linalg.cholesky(covariance) @ rng.standard_normal((len(X), count))).T
 
     def known(self) -> kernels.Kernel:
-        """The kernel, for somebody who knows it."""
+        """The kernel with its true hyperparameters fixed."""
         return fixed(kernels.SquaredExponential(self.lengthscale, self.variance))
 
 
@@ -89,13 +89,13 @@ class Clutter(NamedTuple):
     std: float
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
-        """Independent draws."""
+        """Independent samples."""
         half = np.sqrt(3.0)
         flat = rng.uniform(-half, half, count)
         return self.mean + self.std * (flat if self.uniform else rng.standard_normal(count))
 
     def known(self) -> Noise | Uniform:
-        """The process, for somebody who knows it."""
+        """The process with its true parameters fixed."""
         half = np.sqrt(3.0) * self.std
         if self.uniform:
             return Uniform(self.mean - half, self.mean + half)
@@ -103,7 +103,7 @@ class Clutter(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """Everything a data set was drawn from."""
+    """True hyperparameters of a data set."""
 
     functions: tuple[Smooth, ...]
     noise_stds: Array
@@ -111,7 +111,7 @@ class Truth(NamedTuple):
     gate: Smooth
 
     def known(self) -> DAGP:
-        """A model whose hyperparameters are the true ones."""
+        """A model with the true hyperparameters fixed."""
         processes: list[Any] = [
             GP(smooth.known(), mean=means.Zero(), noise_std=fixed(std))
             for smooth, std in zip(self.functions, self.noise_stds, strict=True)
@@ -122,7 +122,7 @@ class Truth(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Observations with what lies beneath."""
+    """Observations with their true labels and functions."""
 
     X: Array
     y: Array
@@ -132,7 +132,7 @@ class Part(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """A data set."""
+    """A data set, split into training and test."""
 
     structure: Structure
     truth: Truth
@@ -140,7 +140,7 @@ class Draw(NamedTuple):
     test: Part
 
     def default(self, known_shape: bool = False) -> DAGP:
-        """The library's defaults for this structure; the search finds out the shape of clutter."""
+        """Default model for this structure; the shape of clutter is found by the search."""
         processes: list[Any] = [GP() for _ in range(self.structure.functions)]
         clutter = self.truth.clutter
         if clutter is not None:
@@ -150,7 +150,7 @@ class Draw(NamedTuple):
 
 
 def draw(seed: int, structure: Structure | None = None, size: int | None = None) -> Draw:
-    """A data set; structures take turns."""
+    """Draw a data set; structures alternate with the seed."""
     rng = np.random.default_rng([seed, 2718])
     structure = structure or STRUCTURES[seed % len(STRUCTURES)]
     size = size or int(rng.choice(SIZES))
@@ -177,9 +177,9 @@ def draw(seed: int, structure: Structure | None = None, size: int | None = None)
 
 
 def _noise_stds(spread: float, count: int, rng: np.random.Generator) -> Array:
-    """Noise levels whose share in the spread of the data has the library's prior.
+    """Noise levels whose ratio to the spread of the data has the library's prior.
 
-    The share cannot exceed one, where the prior ends; it counts the noise itself, too.
+    The prior is truncated at a ratio of one, because the spread includes the noise.
     """
     below = ndtr(-np.log(NOISE_MEDIAN) / NOISE_WIDTH)
     share = NOISE_MEDIAN * np.exp(NOISE_WIDTH * ndtri(below * rng.uniform(size=count)))

@@ -1,10 +1,10 @@
-"""The data behind the published noise-separation table, fitted with default settings.
+"""Default fits of the data of the published noise-separation table.
 
     python benchmarks/published.py --data FOLDER -o results/published
 
 FOLDER holds choicenet_*.csv with columns x, y, process (0 signal, 1 outlier). Scores are those of
-the paper: RMSE of the signal process on a grid against the noise-free function, and how many
-points are assigned right.
+the paper: RMSE of the signal process against the noise-free function on a grid, and the accuracy
+of the assignment.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""How well measured data are predicted: DAGP, one GP, and a Gaussian mixture of inputs and outputs.
+"""Held-out log density on measured data: DAGP, one GP, and a Gaussian mixture of (x, y).
 
     python benchmarks/real.py --data FOLDER -o results/real
 
 The folder holds ``freeway_lane2.csv`` (flow, speed; R package hdrcde) and ``tonedata.csv``
 (stretchratio, tuned; R package fpc). The score is the mean log density of held-out outputs in the
 units of the data, over five folds per seed. Writes one row per fit to ``<out>/real.csv``, tables to
-``<out>/real.md`` and, for the first model of each data set, a picture of the fit to all data.
-Seeds begin at 100; smaller ones are for tuning.
+``<out>/real.md`` and, for the first model of each data set, a figure of the fit to all data.
+Seeds begin at 100; smaller ones are reserved for tuning.
 """
 
 import argparse
@@ -35,7 +35,7 @@ Fit = Callable[[np.ndarray, np.ndarray, int], Density]
 
 
 class Source(NamedTuple):
-    """A file with one input and one output, and the DAGPs a user would try on it."""
+    """A file with one input and one output, and the models to fit."""
 
     file: str
     columns: tuple[str, str]
@@ -64,7 +64,7 @@ SOURCES = {
 
 
 def separated(model: DAGP) -> Fit:
-    """The log density of a DAGP."""
+    """Fit of a DAGP model, returning its log density."""
 
     def fit(X: np.ndarray, y: np.ndarray, seed: int) -> Density:
         return DAGP(**{**model.get_params(), "random_state": seed}).fit(X, y).score_samples
@@ -73,7 +73,7 @@ def separated(model: DAGP) -> Fit:
 
 
 def single_gp(X: np.ndarray, y: np.ndarray, seed: int) -> Density:
-    """One exact GP on standardised data; its hyperparameters are the best of three runs."""
+    """One exact GP on standardised data; hyperparameters are the best of three runs."""
     centre, unit = X.mean(axis=0), X.std(axis=0)
     kernel = ConstantKernel() * RBF(1.0, (1e-2, 1e2)) + WhiteKernel(0.1, (1e-6, 1e1))
     model = GaussianProcessRegressor(
@@ -88,7 +88,7 @@ def single_gp(X: np.ndarray, y: np.ndarray, seed: int) -> Density:
 
 
 def joint_mixture(X: np.ndarray, y: np.ndarray, seed: int) -> Density:
-    """Normals in (x, y) on standardised data, as many as BIC says, conditioned on x."""
+    """Gaussian mixture of (x, y) on standardised data, its size selected by BIC, given x."""
     pairs = np.column_stack([X, y])
     centre, unit = pairs.mean(axis=0), pairs.std(axis=0)
     pairs = (pairs - centre) / unit
@@ -126,7 +126,7 @@ def cross_validated(source: Source, X: np.ndarray, y: np.ndarray, seed: int) -> 
 
 
 def draw(source: Source, X: np.ndarray, y: np.ndarray, seed: int, path: Path) -> str:
-    """Fit all data with the first model, save its picture, and say what it found."""
+    """Fit all data with the first model, save its figure, and return its summary."""
     name, model = next(iter(source.models.items()))
     begin = time.perf_counter()
     model.set_params(random_state=seed).fit(X, y)
@@ -141,7 +141,7 @@ def draw(source: Source, X: np.ndarray, y: np.ndarray, seed: int, path: Path) ->
 
 
 def table(rows: list[Row]) -> str:
-    """Means and standard errors over the folds; leads are taken fold by fold."""
+    """Means and standard errors over the folds; differences are paired by fold."""
     names = list(dict.fromkeys(row["model"] for row in rows))
     scores = {n: np.array([row["score"] for row in rows if row["model"] == n]) for n in names}
     lines = ["| model | log density | " + " | ".join(f"lead over {b}" for b in BASELINES)]

@@ -1,9 +1,9 @@
-"""How often, and how well, the default settings find the right association.
+"""Recovery rate and accuracy of the association with default settings.
 
     python benchmarks/recovery.py multimodal noise cartpole harder --seeds 10 -o results/recovery
 
 Writes one row per fit to ``<out>/<experiment>.csv`` and a table of medians and rates to
-``<out>/<experiment>.md``. Seeds begin at 100; smaller ones are for tuning.
+``<out>/<experiment>.md``. Seeds begin at 100; smaller ones are reserved for tuning.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def timed_fit(model: DAGP, X: np.ndarray, y: np.ndarray) -> tuple[DAGP, float]:
 
 
 def multimodal(seed: int) -> Iterator[Row]:
-    """Structure recovery; `oracle_ari` is reached by someone who knows the true functions."""
+    """Structure recovery; `oracle_ari` is that of assignment by the true functions."""
     for noise in (0.005, 0.05):
         data = datasets.multimodal(noise=noise, random_state=seed)
         x = data.X[:, 0]
@@ -106,10 +106,11 @@ def noise_oracle(data: Any, outliers: float) -> Row:
 
 
 def informed(seed: int) -> Iterator[Row]:
-    """The noisy separation task for somebody who knows everything but the labels.
+    """Noisy separation with everything known except the labels.
 
-    Noise level, density of the clutter and its share (a constant) are stated. Where this one is
-    as far from the oracle, who knows the labels, as the default model is, nobody can do better.
+    Noise level and density of the clutter are fixed at the truth, and its share is constant. Where
+    this model is as far from the oracle, which has the labels, as the default one, the default
+    cannot be improved.
     """
     for outliers in (0.4, 0.6, 0.8):
         data = datasets.noise_separation(outliers, random_state=seed)
@@ -129,13 +130,13 @@ def informed(seed: int) -> Iterator[Row]:
 
 
 def cartpole(seed: int) -> Iterator[Row]:
-    """Two cart-poles, no labels; scores are mean log likelihoods in the units of the data."""
+    """Two cart-poles without labels; scores are mean log likelihoods in the units of the data."""
     data = datasets.cartpole(random_state=seed)
     model, seconds = timed_fit(DAGP(2, random_state=seed), data.X, data.y)
     row = {"seed": seed} | scores(model, data) | {"seconds": seconds}
     for name, process in (("default", 0), ("short", 1)):
         at = data.process_test == process
-        # What somebody who knows the labels has: one process, trained on this system alone.
+        # The oracle has the labels: one process, trained on this system only.
         mine = data.process == process
         knowing = DAGP(1, random_state=seed).fit(data.X[mine], data.y[mine])
         row[f"oracle_{name}"] = knowing.log_score(data.X_test[at], data.y_test[at])
@@ -159,7 +160,7 @@ HARDER: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 
 def harder(seed: int) -> Iterator[Row]:
-    """Harder than the paper; the Rand index counts the points that can be told apart at all."""
+    """Harder tasks than the paper's; the Rand index is taken over separable points."""
     for task, (draw, settings) in HARDER.items():
         data = draw(random_state=seed)
         model, seconds = timed_fit(DAGP(**settings, random_state=seed), data.X, data.y)
@@ -185,7 +186,7 @@ EXPERIMENTS: dict[str, tuple[Callable[[int], Iterator[Row]], tuple[str, ...]]] =
 
 
 def table(rows: list[Row], groups: tuple[str, ...]) -> str:
-    """Medians (rates for yes or no), one line per group."""
+    """Medians, or rates of booleans, one line per group."""
     columns = [c for c in max(rows, key=len) if c not in (*groups, "seed")]
     lines = ["| " + " | ".join([*groups, "fits", *columns]) + " |"]
     lines.append("|" + "---|" * (len(groups) + 1 + len(columns)))
@@ -206,7 +207,7 @@ def _cell(rows: list[Row], column: str) -> str:
 
 
 def write(rows: list[Row], groups: tuple[str, ...], out: Path, name: str) -> None:
-    """Everything so far: a run that is stopped has lost nothing."""
+    """Write all rows so far, so that an interrupted run loses nothing."""
     with (out / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(max(rows, key=len)))
         writer.writeheader()

@@ -1,10 +1,10 @@
-"""A fit to many rows, streamed in batches: seconds and memory, each size in a process of its own.
+"""Scaling of minibatch fits with the number of rows: time per epoch and peak memory.
 
     python benchmarks/scale.py --rows 10000 100000 1000000 -o results/scale.json
 
-The data lie in a Parquet file and a memory map. Memory is the peak of the process, and what of it
-was added by the fit to what importing everything takes. An epoch sees all rows once; how its time
-grows with the rows is the exponent of a straight line through the logarithms.
+The data are in a Parquet file and in a memory map; every fit has its own process. Memory is the
+peak of the process, and the part added by the fit. The growth exponent of the time per epoch is
+the slope of a linear fit to the logarithms.
 """
 
 import argparse
@@ -24,7 +24,7 @@ KINDS = ("parquet", "memmap")
 
 
 def write(folder: Path, rows: int) -> None:
-    """Two sines and some noise, as a table and as arrays."""
+    """Write two sines with noise, as a table and as arrays."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -58,7 +58,7 @@ def fit(folder: Path, kind: str) -> dict[str, Any]:
     before = _peak_mib()
     began = time.perf_counter()
     model = DAGP(2, batch_size=BATCH, n_init=4, random_state=0, callbacks=(note,))
-    # Three epochs at least: the first one compiles.
+    # At least three epochs, because the first one includes compilation.
     model.set_params(max_iter=max(4 * len(y) // BATCH, 1000)).fit(X, y)
     seconds = time.perf_counter() - began
     true, found = np.load(folder / "process.npy"), model.assignment_ == 1
@@ -103,7 +103,7 @@ def main() -> None:
     if len(asked.rows) > 1:
         sizes, epochs = zip(*((f["rows"], f["epoch_s"]) for f in found), strict=True)
         result["exponent"] = round(float(np.polyfit(np.log(sizes), np.log(epochs), 1)[0]), 3)
-        print(f"An epoch takes time as the rows to the power of {result['exponent']}.")
+        print(f"Growth exponent of the time per epoch: {result['exponent']}.")
     if asked.out:
         asked.out.write_text(json.dumps(result, indent=2) + "\n")
 

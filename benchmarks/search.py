@@ -1,11 +1,11 @@
-"""What each piece of the search is worth: success and time without it.
+"""Ablation of the search: success rate and time without each of its parts.
 
     python benchmarks/search.py --seeds 3 -o benchmarks/search.md
 
-Every variant fits the same data sets with the same seeds (from 100); only one piece is missing.
-A fit succeeds when the adjusted Rand index on the points that can be told apart is at least .95,
-and for the outlier task when the signal is within twice the error of an exact GP that knows the
-inliers. A piece earns its place by the successes it adds on some task.
+Every variant fits the same data sets with the same seeds (from 100), without one part of the
+search. A fit succeeds when the adjusted Rand index on separable points is at least .95 and, for
+the outlier task, when the error of the signal is below twice that of an exact GP on the true
+inliers. A part is justified by the successes it adds on some task.
 """
 
 import argparse
@@ -21,7 +21,8 @@ import numpy as np
 from recovery import FIRST_SEED, noise_oracle, rmse
 from sklearn.metrics import adjusted_rand_score
 
-from dagp import DAGP, GP, Noise, SearchWarning, datasets, moves, race, search, starts
+from dagp import DAGP, GP, Noise, SearchWarning, datasets
+from dagp.search import moves, race, search, starts
 
 
 def multimodal(seed: int, noise: float = 0.005, least: float = 0.95) -> bool:
@@ -64,7 +65,7 @@ def _told_apart(draw: Callable[..., Any], **settings: Any) -> Callable[[int], bo
 
 TASKS: dict[str, Callable[[int], bool]] = {
     "multimodal": multimodal,
-    # With this noise even the true functions tell no more than that apart.
+    # At this noise, assignment by the true functions is not better than that.
     "multimodal .05": lambda seed: multimodal(seed, 0.05, least=0.85),
     "80 % outliers": outliers,
     "4 curves": _told_apart(lambda **k: datasets.crossings(4, 1, **k), n_processes=4),
@@ -77,7 +78,7 @@ TASKS: dict[str, Callable[[int], bool]] = {
 
 
 def without_kind(kind: str) -> Any:
-    """A portfolio that lacks a kind of start."""
+    """Portfolio of starts without one kind."""
     full = starts.portfolio
     return patch.object(
         starts,
@@ -87,13 +88,13 @@ def without_kind(kind: str) -> Any:
 
 
 def without_move(move: Callable[..., Any]) -> Any:
-    """Moves without one."""
+    """Search without one move."""
     return patch.object(search, "MOVES", tuple(m for m in moves.MOVES if m is not move))
 
 
 @contextlib.contextmanager
 def without_annex() -> Iterator[None]:
-    """Neither among the moves nor in tidying up."""
+    """Search without annexing, neither as a move nor as a final simplification."""
     with without_move(moves.annex), patch.object(search, "SIMPLER", ()):
         yield
 
@@ -120,7 +121,7 @@ VARIANTS: dict[str, Callable[[], Any]] = {
 def measure(
     variants: list[str], tasks: list[str], seeds: range
 ) -> Iterator[tuple[str, dict[str, int], float]]:
-    """Successes per task and seconds per fit, variant by variant."""
+    """Yields successes per task and seconds per fit of each variant."""
     for variant in variants:
         begin = time.perf_counter()
         wins = {}
@@ -139,7 +140,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, default=Path("benchmarks/search.md"))
     options = parser.parse_args()
     warnings.simplefilter("ignore", SearchWarning)
-    multimodal(0)  # the compiler's time is no variant's
+    multimodal(0)  # warm-up: compilation is not part of any variant's time
     head = ["variant", *options.tasks, "all", "seconds a fit"]
     lines = [
         "# What each piece of the search is worth",

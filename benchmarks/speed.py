@@ -1,8 +1,8 @@
-"""How fast it is, as JSON: the same as `dagp bench`, with the same options.
+"""Speed benchmark with results as JSON: an alias of `dagp bench`, with the same options.
 
     python benchmarks/speed.py --suite full -o results/speed.json
 
-Compare ratios within one run; seconds depend on the machine and on what else it does.
+Compare ratios within one run; seconds depend on the machine and its load.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Tables of `dagp bench --suite full` and `against.py`, for RESULTS.md.
+"""Markdown tables of the results of `dagp bench --suite full` and `against.py`, for RESULTS.md.
 
 python benchmarks/speed_tables.py results/speed.json results/against.json
 """
@@ -13,7 +13,7 @@ Job = dict[str, Any]
 
 
 def shown(figure: Job, digits: int = 3) -> str:
-    """A median with its quartiles."""
+    """Median and quartiles as text."""
     if "median" not in figure:
         return f"– ({figure.get('skipped', 'not measured')})"
     low, high = figure["quartiles"]
