@@ -45,7 +45,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     processes : sequence of priors, prior or None, default=None
         A list such as ``[GP(), Noise()]``, or one prior to be repeated `n_processes` times; None
         is ``GP()``.
-    gate : GP, DeepGP, "constant" or None, default=None
+    gate : GP, DeepGP, other GatePrior, "constant" or None, default=None
         Prior of the gate: None is a GP with squared exponential kernel, ``"constant"`` has mixing
         weights that do not depend on the input.
     inducing : int, array-like of shape (M, D) or None, default=None
@@ -67,7 +67,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         Precision of the computation.
     missing : {"raise", "drop"}, default="raise"
         Treatment of rows with NaN.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Seed; the same seed gives identical results.
     warm_start : bool, default=False
         Whether `fit` continues from the previous solution instead of new starts.
@@ -290,7 +290,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         ----------
         X : array-like of shape (N, D)
         n_samples : int, default=1
-        random_state : int, RandomState or None, default=None
+        random_state : int, Generator, RandomState or None, default=None
 
         Returns
         -------

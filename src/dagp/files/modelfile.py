@@ -144,7 +144,9 @@ def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
         tree = storage.load(path, CHECKPOINT)
         if not isinstance(tree, dict) or not isinstance(tree.get("finished"), list):
             raise StorageError(f"{path} does not hold a valid checkpoint; remove it.")
-        if tree.get("identity") not in (identity, storage.fingerprint(what, as_format_1)):
+        found = tree.get("identity")
+        # Format 1 took the fingerprint with its own names of classes.
+        if found != identity and found != storage.fingerprint(what, as_format_1):
             raise StorageError(
                 f"{path} is the checkpoint of a fit with other data or settings, or of another "
                 "version; remove it, or repeat the original fit."

@@ -149,7 +149,7 @@ def _likelihood_terms(model: DataAssociation) -> Any:
 
 
 def _with_likelihood_terms(
-    model: DataAssociation, evidence: Any, rate: NaturalRates
+    model: DataAssociation, terms: Any, rate: NaturalRates
 ) -> DataAssociation:
     """The model with every q moved towards the prior plus these likelihood terms."""
 
@@ -163,7 +163,7 @@ def _with_likelihood_terms(
         return jax.tree.map(
             lambda node, added: towards(node, added, rate),
             getattr(model, name),
-            getattr(evidence, name),
+            getattr(terms, name),
             is_leaf=lambda node: node is None or is_natural(node),
         )
 
@@ -184,7 +184,8 @@ def _full_step(model: DataAssociation, batch: Batch) -> tuple[DataAssociation, P
 class Statistics(NamedTuple):
     """Sufficient statistics accumulated over chunks."""
 
-    evidence: Any
+    likelihood: Any
+    """Natural parameters of the likelihood terms of every q."""
     counts: Float[Array, " K"]
     """Total weight of the points of each process."""
     value: Scalar
@@ -193,8 +194,8 @@ class Statistics(NamedTuple):
 
 @jax.jit
 def _zero_statistics(model: DataAssociation) -> Statistics:
-    evidence = jax.tree.map(jnp.zeros_like, _likelihood_terms(model))
-    return Statistics(evidence, jnp.zeros(model.n_processes), jnp.zeros(()))
+    likelihood = jax.tree.map(jnp.zeros_like, _likelihood_terms(model))
+    return Statistics(likelihood, jnp.zeros(model.n_processes), jnp.zeros(()))
 
 
 @jax.jit
@@ -218,7 +219,7 @@ def _apply_statistics(
 ) -> tuple[DataAssociation, Scalar]:
     """The model after a step on the accumulated statistics, and the ELBO before it."""
     bound = statistics.value - model.kl() + model.log_prior()
-    model = _with_likelihood_terms(model, statistics.evidence, rates)
+    model = _with_likelihood_terms(model, statistics.likelihood, rates)
     return model.with_gate(model.gate.counted(statistics.counts, rates.gate)), bound
 
 
@@ -260,8 +261,8 @@ def streaming_update(
     added = jnp.sum(batch.weight)
     scale = 1 + seen / added
     moved, found, _ = _full_step(model, batch)
-    evidence = jax.tree.map(jnp.add, _likelihood_terms(model), _likelihood_terms(moved))
-    model = _with_likelihood_terms(model, evidence, NaturalRates(1.0, 1.0))
+    terms = jax.tree.map(jnp.add, _likelihood_terms(model), _likelihood_terms(moved))
+    model = _with_likelihood_terms(model, terms, NaturalRates(1.0, 1.0))
     model = model.with_gate(model.gate.counted(batch.weight @ found, 1 / scale))
     moving, rest = eqx.partition(model, noise_levels(model))
     scaled = batch._replace(weight=batch.weight * scale)

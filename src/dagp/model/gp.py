@@ -30,7 +30,7 @@ from dagp.model.process import (
     split_samples,
 )
 from dagp.model.sparse_gp import LatentFunction, Marginals, Projection, SparseGP
-from dagp.model.variational import GaussianQ, NaturalGaussian
+from dagp.model.variational import NaturalGaussian
 
 NOISE_FLOOR = 1e-4
 """Least noise standard deviation in standardised units: without a floor the ELBO is unbounded."""
@@ -60,15 +60,8 @@ class NoisyFunction(Process):
     def function(self) -> LatentFunction:
         return self.latent
 
-    @property
-    def can_widen(self) -> bool:
-        return self.latent.can_widen
-
     def noise_variance(self) -> Float[Array, " P"]:
         return self.noise_std.value**2 + self.floor**2
-
-    def with_function_q(self, q: GaussianQ) -> "NoisyFunction":
-        return eqx.tree_at(lambda process: process.latent.q, self, q)
 
     def squared_error(self, function: Marginals, y: Outputs) -> Outputs:
         """Expected squared distance of each output from the function."""

@@ -71,7 +71,7 @@ class Process(eqx.Module):
 
     Marginals of deep processes have a row for every sample and point, first sample first. Clutter
     implements the abstract methods only; a function of the input overrides `function` too, and
-    `can_widen` with `with_function_q` if linear response applies.
+    the methods on its part of projections and marginals if these hold more than that part.
     """
 
     @property
@@ -91,8 +91,8 @@ class Process(eqx.Module):
 
     @property
     def can_widen(self) -> bool:
-        """Whether linear response can widen q(f), by `with_function_q`."""
-        return False
+        """Whether linear response can widen q(f)."""
+        return self.function is not None and self.function.can_widen
 
     @abc.abstractmethod
     def project(self, X: Inputs) -> Any:
@@ -142,8 +142,8 @@ class Process(eqx.Module):
         return moved
 
     def with_function_q(self, q: GaussianQ) -> "Process":
-        """The process with another q of its latent function."""
-        raise NotImplementedError
+        """The process with another q of its (single-layer) latent function."""
+        return eqx.tree_at(lambda process: process.function.q, self, q)
 
     def check(self, dtype: str) -> None:
         """Raise ValueError if a process read from a file is invalid."""

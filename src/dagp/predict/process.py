@@ -99,7 +99,7 @@ class FittedProcess:
         ----------
         X : array-like of shape (N, D)
         n_samples : int, default=1
-        random_state : int, RandomState or None, default=None
+        random_state : int, Generator, RandomState or None, default=None
         """
         X = check_inputs(self.estimator, X, reset=False)
         rng = as_random_state(random_state)

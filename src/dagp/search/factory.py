@@ -65,7 +65,9 @@ def build_gate(prior: GatePrior | str | None, context: BuildContext, n_processes
         return ConstantGate(np.zeros(n_processes))
     prior = DEFAULT_GATE if prior is None else prior
     if not isinstance(prior, GatePrior):
-        raise ValueError(f'gate must be None, "constant", a GP or a DeepGP, got {prior!r}.')
+        raise ValueError(
+            f'gate must be None, "constant", a GP, a DeepGP or another GatePrior, got {prior!r}.'
+        )
     return prior.build_gate(context, n_processes)
 
 
