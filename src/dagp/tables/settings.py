@@ -87,7 +87,7 @@ def process_priors(processes: Any, n_processes: int | str) -> list[ProcessPrior]
         raise ValueError("processes must name at least one, such as [GP()], got an empty list.")
     for k, prior in enumerate(priors):
         if not isinstance(prior, ProcessPrior):
-            expected = "must be a GP, DeepGP, Noise or Uniform"
+            expected = "must be a GP, DeepGP, Noise, Uniform or another ProcessPrior"
             raise ValueError(f"processes[{k}] {expected}, got {prior!r}.")
     _check_ties(priors)
     return priors
