@@ -1,9 +1,9 @@
 """Base classes of the baselines: input checks, standardisation and predictive mixtures."""
 
 import abc
-from collections.abc import Mapping
+from dataclasses import field, fields
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -30,16 +30,19 @@ class Predicted(NamedTuple):
     """Of the observation noise."""
 
 
+def setting(default: float, least: float) -> Any:
+    """A numeric setting of a baseline; a least value of type int means a whole number."""
+    return field(default=default, metadata={"least": least})
+
+
 class Baseline(RegressorMixin, BaseEstimator):
     """Base class of a baseline with one output.
 
-    A subclass stores its settings, and implements `_learn` and `_means` on standardised float64
-    arrays.
+    A subclass is a dataclass of its settings, and implements `_learn` and `_means` on standardised
+    float64 arrays.
     """
 
     capabilities: ClassVar[Capabilities]
-    _minima: ClassVar[Mapping[str, float]]
-    """Minimum of each numeric setting; one of type int means a whole number."""
     random_state: Any
     units_: Units
 
@@ -56,18 +59,12 @@ class Baseline(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (N, D)
-            Inputs.
-        y : table of shape (N,)
-            Outputs.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
+        X, y : table of shape (N, D), array of shape (N,)
+            Inputs and outputs.
         """
-        for name, minimum in self._minima.items():
-            check_number(name, getattr(self, name), minimum)
+        for declared in fields(cast(Any, self)):
+            if (least := declared.metadata.get("least")) is not None:
+                check_number(declared.name, getattr(self, declared.name), least)
         X = check_inputs(self, X, reset=True)
         y = column_or_1d(check_outputs(y, len(X)), warn=True)
         sample = Sample(X, y[:, None], np.ones(len(X)), np.full(len(X), -1))
@@ -79,17 +76,12 @@ class Baseline(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Table) -> Float[np.ndarray, " N"]:
-        """Predictive mean.
+        """Predictive mean, an array of shape (N,).
 
         Parameters
         ----------
         X : table of shape (N, D)
             Inputs.
-
-        Returns
-        -------
-        ndarray of shape (N,)
-            Expected output at each row.
         """
         return self._in_units(self._evaluate(self._means, X))
 

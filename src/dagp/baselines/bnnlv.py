@@ -14,15 +14,15 @@ by reparametrised samples, the sum by minibatches.
 import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from dagp.baselines.base import DensityBaseline, Predicted, check_number
+from dagp.baselines.base import DensityBaseline, Predicted, check_number, setting
 from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.network import Layer, Minibatch, forward, init_network, train_network
 from dagp.core.typing import Array, Float, Inputs, PerPoint, RandomState, Scalar
@@ -137,6 +137,7 @@ def _outputs(
     return jax.lax.map(lambda draw: _network_output(sizes, draw[0], draw[1], X), (weights, z)).T
 
 
+@dataclass(eq=False, repr=False)
 class BNNLV(DensityBaseline):
     """Bayesian neural network with latent variables (BNN+LV, Depeweg et al. 2017).
 
@@ -153,16 +154,13 @@ class BNNLV(DensityBaseline):
         Divergence to minimise; 0 is variational inference, 1 expectation propagation.
     samples : int, default=25
         Samples of weights and latent inputs per step.
-    steps : int, default=12000
-        Number of Adam steps, rounded up to a multiple of 25.
-    batch_size : int, default=100
-        Rows per step.
-    learning_rate : float, default=0.01
-        Initial learning rate of a cosine schedule.
     predictive_samples : int, default=200
         Components of the predictive mixture.
+    steps : int, default=12000
+    batch_size : int, default=100
+    learning_rate : float, default=0.01
     random_state : int, RandomState, Generator or None, default=None
-        Seed.
+        As in `MLP`.
 
     Attributes
     ----------
@@ -182,40 +180,19 @@ class BNNLV(DensityBaseline):
     array([-1.,  1.])
     """
 
-    energies_: Float[np.ndarray, " T"]
-    draws_: Draws
+    hidden: Sequence[int] = (20, 20, 20)
+    _: KW_ONLY
+    alpha: float = setting(0.5, least=0.0)
+    samples: int = setting(25, least=1)
+    steps: int = setting(12_000, least=1)
+    batch_size: int = setting(100, least=1)
+    learning_rate: float = setting(0.01, least=0.0)
+    predictive_samples: int = setting(200, least=1)
+    random_state: RandomState = None
+
     capabilities = Capabilities(
         bayesian=True, scalable=True, predictive_posterior=True, multimodal=True
     )
-    _minima: ClassVar = {
-        "alpha": 0.0,
-        "samples": 1,
-        "steps": 1,
-        "batch_size": 1,
-        "learning_rate": 0.0,
-        "predictive_samples": 1,
-    }
-
-    def __init__(
-        self,
-        hidden: Sequence[int] = (20, 20, 20),
-        *,
-        alpha: float = 0.5,
-        samples: int = 25,
-        steps: int = 12_000,
-        batch_size: int = 100,
-        learning_rate: float = 0.01,
-        predictive_samples: int = 200,
-        random_state: RandomState = None,
-    ) -> None:
-        self.hidden = hidden
-        self.alpha = alpha
-        self.samples = samples
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.predictive_samples = predictive_samples
-        self.random_state = random_state
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         hidden = np.ravel(self.hidden)

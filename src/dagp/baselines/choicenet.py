@@ -9,14 +9,14 @@ and its weights on the features are a sample correlated with the target's weight
 maximises the mixture density; the prediction is component 1 with correlation one, μ · h(x).
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.baselines.base import DensityBaseline, Predicted
+from dagp.baselines.base import DensityBaseline, Predicted, setting
 from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.mdn import mixture_log_density
 from dagp.baselines.network import Layer, Minibatch, NetworkBaseline, forward, init_network
@@ -102,6 +102,7 @@ class _Loss:
         return -density.mean() + self.kl * divergence.sum(axis=1).mean()
 
 
+@dataclass(eq=False, repr=False)
 class ChoiceNet(NetworkBaseline, DensityBaseline):
     """ChoiceNet (Choi et al. 2018): robust regression under heavy corruption of the outputs.
 
@@ -115,19 +116,15 @@ class ChoiceNet(NetworkBaseline, DensityBaseline):
         Minimum variance 1/τ of a component, in standardised units.
     kl : float, default=1e-6
         Factor of the divergence between correlations and mixture weights in the loss.
-    l2 : float, default=1e-6
-        Weight decay: factor of the sum of squared parameters in the loss.
-    steps : int, default=6000
-        Number of Adam steps, rounded up to a multiple of 25.
-    batch_size : int, default=256
-        Rows per step.
-    learning_rate : float, default=3e-3
-        Initial learning rate of a cosine schedule.
     n_init : int, default=5
         Number of training runs, of which the one with the lowest loss is kept. Under heavy
         corruption most random starts end with the target among the corruptions, at a higher loss.
+    l2 : float, default=1e-6
+    steps : int, default=6000
+    batch_size : int, default=256
+    learning_rate : float, default=3e-3
     random_state : int, RandomState, Generator or None, default=None
-        Seed.
+        As in `MLP`.
 
     Attributes
     ----------
@@ -145,40 +142,19 @@ class ChoiceNet(NetworkBaseline, DensityBaseline):
     True
     """
 
-    weights_: Weights
-    capabilities = Capabilities(scalable=True, predictive_posterior=True)
-    _minima: ClassVar = {
-        "n_components": 2,
-        "tau_inverse": 1e-12,
-        "kl": 0.0,
-        **NetworkBaseline._minima,
-        "n_init": 1,
-    }
+    n_components: int = setting(5, least=2)
+    hidden: tuple[int, ...] = (64, 64)
+    _: KW_ONLY
+    tau_inverse: float = setting(1e-3, least=1e-12)
+    kl: float = setting(1e-6, least=0.0)
+    l2: float = setting(1e-6, least=0.0)
+    steps: int = setting(6000, least=1)
+    batch_size: int = setting(256, least=1)
+    learning_rate: float = setting(3e-3, least=0.0)
+    n_init: int = setting(5, least=1)
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_components: int = 5,
-        hidden: tuple[int, ...] = (64, 64),
-        *,
-        tau_inverse: float = 1e-3,
-        kl: float = 1e-6,
-        l2: float = 1e-6,
-        steps: int = 6000,
-        batch_size: int = 256,
-        learning_rate: float = 3e-3,
-        n_init: int = 5,
-        random_state: RandomState = None,
-    ):
-        self.n_components = n_components
-        self.hidden = hidden
-        self.tau_inverse = tau_inverse
-        self.kl = kl
-        self.l2 = l2
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_init = n_init
-        self.random_state = random_state
+    capabilities = Capabilities(scalable=True, predictive_posterior=True)
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         loss = _Loss(self.tau_inverse, self.kl)

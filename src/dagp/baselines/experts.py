@@ -273,13 +273,7 @@ def hmc_step(expert: Expert, prior: LogNormalPrior, rng: np.random.Generator, tu
 def gate_kernel(
     widths: Float[np.ndarray, " D"], A: Inputs, B: Inputs | None = None
 ) -> Float[np.ndarray, "N N2"]:
-    """Squared exponential kernel with rows normalised to one; without `B`, zero on the diagonal.
-
-    >>> gate_kernel(np.ones(1), np.array([[0.0], [1.0], [2.0]])).round(2)
-    array([[0.  , 0.82, 0.18],
-           [0.5 , 0.  , 0.5 ],
-           [0.18, 0.82, 0.  ]])
-    """
+    """Squared exponential kernel with rows normalised to one; without `B`, zero on the diagonal."""
     A = np.asarray(A) / widths
     logs = -0.5 * cdist(A, A if B is None else np.asarray(B) / widths, "sqeuclidean")
     if B is None:

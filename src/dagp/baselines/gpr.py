@@ -1,5 +1,6 @@
 """Sparse variational Gaussian process regression (Titsias 2009)."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -15,6 +16,7 @@ from dagp.predict.density import Density
 from dagp.predict.mixture import Mixture
 
 
+@dataclass(eq=False, repr=False)
 class GPR(Density, RegressorMixin, BaseEstimator):
     """Sparse variational GP regression (Titsias 2009): `DAGP` with a single process.
 
@@ -47,26 +49,17 @@ class GPR(Density, RegressorMixin, BaseEstimator):
     True
     """
 
+    kernel: Kernel | None = None
+    _: KW_ONLY
+    inducing: Any = None
+    max_iter: int = 1000
+    tol: float = 1e-4
+    batch_size: int | None = None
+    random_state: RandomState = None
+
     capabilities = Capabilities(
         bayesian=True, scalable=True, predictive_posterior=True, interpretable_priors=True
     )
-
-    def __init__(
-        self,
-        kernel: Kernel | None = None,
-        *,
-        inducing: Any = None,
-        max_iter: int = 1000,
-        tol: float = 1e-4,
-        batch_size: int | None = None,
-        random_state: RandomState = None,
-    ):
-        self.kernel = kernel
-        self.inducing = inducing
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.random_state = random_state
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -75,15 +68,8 @@ class GPR(Density, RegressorMixin, BaseEstimator):
 
     def fit(self, X: Table, y: Table) -> Self:
         """Fit the model to inputs of shape (N, D) and outputs of shape (N,) or (N, P)."""
-        self.model_: DAGP = DAGP(
-            1,
-            GP(self.kernel),
-            inducing=self.inducing,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            batch_size=self.batch_size,
-            random_state=self.random_state,
-        ).fit(X, y)
+        settings = self.get_params(deep=False)
+        self.model_: DAGP = DAGP(1, GP(settings.pop("kernel")), **settings).fit(X, y)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.model_, name):
                 setattr(self, name, getattr(self.model_, name))

@@ -6,15 +6,15 @@ function f, one of leverage −1 evidence against it, and one of leverage 0 unin
 equivalently, a point observes sin(πγ/2) f + cos(πγ/2) g, with g a second draw from the prior.
 """
 
-import dataclasses
-from typing import ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.baselines.base import DensityBaseline, Predicted
+from dagp.baselines.base import DensityBaseline, Predicted, setting
 from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.optimise import full_batch, initial_gp, maximise
 from dagp.core.linalg import cholesky, inverse_factor, log_det
@@ -126,6 +126,7 @@ def _predict(posterior: Posterior, X: Inputs) -> Predicted:
     return Predicted(jnp.ones((len(X), 1)), mean[:, None], variance[:, None], noise)
 
 
+@dataclass(eq=False, repr=False)
 class LGPR(DensityBaseline):
     """Leveraged Gaussian process regression.
 
@@ -173,23 +174,14 @@ class LGPR(DensityBaseline):
     Mixture(1 point, 1 component)
     """
 
-    capabilities = Capabilities(bayesian=True, predictive_posterior=True, interpretable_priors=True)
-    _minima: ClassVar = {"leverage_penalty": 0.0, "max_iter": 1, "tol": 0.0}
+    kernel: Kernel | None = None
+    _: KW_ONLY
+    leverage_penalty: float = setting(1.5, least=0.0)
+    max_iter: int = setting(100, least=1)
+    tol: float = setting(1e-3, least=0.0)
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        kernel: Kernel | None = None,
-        *,
-        leverage_penalty: float = 1.5,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: RandomState = None,
-    ) -> None:
-        self.kernel = kernel
-        self.leverage_penalty = leverage_penalty
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    capabilities = Capabilities(bayesian=True, predictive_posterior=True, interpretable_priors=True)
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         kernel = self.kernel if self.kernel is not None else SquaredExponential()
@@ -204,7 +196,7 @@ class LGPR(DensityBaseline):
         angle = parameter(jnp.arccos(rng.uniform(0, 1, len(X))), support="real")
         still = LeveragedGP(fixed(plain.kernel), fixed(plain.noise_std), angle)
         angle = fixed(self._maximise(still, batch)[0].angle)
-        model, final_objective = self._maximise(dataclasses.replace(plain, angle=angle), batch)
+        model, final_objective = self._maximise(replace(plain, angle=angle), batch)
         # Without leverages where they do not raise the objective.
         model = model if final_objective > plain_objective else plain
         self._posterior = condition(model, batch)

@@ -1,12 +1,12 @@
 """Mixture density network (MDN, Bishop 1994): a network whose outputs parametrise a mixture."""
 
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.baselines.base import DensityBaseline, Predicted
+from dagp.baselines.base import DensityBaseline, Predicted, setting
 from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.network import Layer, Minibatch, NetworkBaseline, forward, init_network
 from dagp.core.typing import Array, Inputs, PerPoint, PerProcess, RandomState, Scalar, Table
@@ -34,6 +34,7 @@ def negative_log_density(layers: list[Layer], batch: Minibatch, key: Array) -> S
     return -mixture_log_density(*mixture_parameters(layers, batch.X), batch.y).mean()
 
 
+@dataclass(eq=False, repr=False)
 class MDN(NetworkBaseline, DensityBaseline):
     """Mixture density network (Bishop 1994): weights, means and variances are outputs of a network.
 
@@ -44,17 +45,12 @@ class MDN(NetworkBaseline, DensityBaseline):
     n_components : int, default=10
         Number of components.
     hidden : tuple of int, default=(64, 64)
-        Sizes of the hidden layers.
     l2 : float, default=1e-5
-        Weight decay: factor of the sum of squared parameters in the loss.
     steps : int, default=3000
-        Number of Adam steps, rounded up to a multiple of 25.
     batch_size : int, default=256
-        Rows per step.
     learning_rate : float, default=3e-3
-        Initial learning rate of a cosine schedule.
     random_state : int, RandomState, Generator or None, default=None
-        Seed.
+        As in `MLP`.
 
     Attributes
     ----------
@@ -73,28 +69,16 @@ class MDN(NetworkBaseline, DensityBaseline):
     [-1.0, 1.0]
     """
 
-    layers_: list[Layer]
-    capabilities = Capabilities(scalable=True, predictive_posterior=True, multimodal=True)
-    _minima: ClassVar = {"n_components": 1, **NetworkBaseline._minima}
+    n_components: int = setting(10, least=1)
+    hidden: tuple[int, ...] = (64, 64)
+    _: KW_ONLY
+    l2: float = setting(1e-5, least=0.0)
+    steps: int = setting(3000, least=1)
+    batch_size: int = setting(256, least=1)
+    learning_rate: float = setting(3e-3, least=0.0)
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        hidden: tuple[int, ...] = (64, 64),
-        *,
-        l2: float = 1e-5,
-        steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float = 3e-3,
-        random_state: RandomState = None,
-    ):
-        self.n_components = n_components
-        self.hidden = hidden
-        self.l2 = l2
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
+    capabilities = Capabilities(scalable=True, predictive_posterior=True, multimodal=True)
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         K = self.n_components

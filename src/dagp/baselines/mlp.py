@@ -1,10 +1,13 @@
 """Multilayer perceptron: feed-forward ReLU network trained on the squared error."""
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 
+from dagp.baselines.base import setting
 from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.network import Layer, Minibatch, NetworkBaseline, forward, init_network
-from dagp.core.typing import Array, Inputs, PerPoint, Scalar
+from dagp.core.typing import Array, Inputs, PerPoint, RandomState, Scalar
 
 
 def squared_error(layers: list[Layer], batch: Minibatch, key: Array) -> Scalar:
@@ -12,6 +15,7 @@ def squared_error(layers: list[Layer], batch: Minibatch, key: Array) -> Scalar:
     return ((forward(layers, batch.X)[:, 0] - batch.y) ** 2).mean()
 
 
+@dataclass(eq=False, repr=False)
 class MLP(NetworkBaseline):
     """Multilayer perceptron trained on the squared error: regression to the conditional mean.
 
@@ -46,7 +50,14 @@ class MLP(NetworkBaseline):
     True
     """
 
-    layers_: list[Layer]
+    hidden: tuple[int, ...] = (64, 64)
+    _: KW_ONLY
+    l2: float = setting(1e-5, least=0.0)
+    steps: int = setting(3000, least=1)
+    batch_size: int = setting(256, least=1)
+    learning_rate: float = setting(3e-3, least=0.0)
+    random_state: RandomState = None
+
     capabilities = Capabilities(scalable=True)
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:

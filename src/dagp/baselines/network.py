@@ -5,14 +5,14 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dagp.baselines.base import Baseline
-from dagp.core.typing import Array, Float, Inputs, Int, PerPoint, RandomState, Scalar
+from dagp.core.typing import Array, Float, Inputs, Int, PerPoint, Scalar
 from dagp.inference.minibatch import shuffled
 from dagp.inference.standardize import padded, padded_length
 from dagp.inference.train import ADAM, BLOCK, adam_step
@@ -77,25 +77,12 @@ class WeightDecay:
 class NetworkBaseline(Baseline):
     """Base class of networks trained on minibatches with weight decay."""
 
+    hidden: tuple[int, ...]
+    l2: float
+    steps: int
+    batch_size: int
+    learning_rate: float
     losses_: Float[np.ndarray, " T"]
-    _minima: ClassVar = {"l2": 0.0, "steps": 1, "batch_size": 1, "learning_rate": 0.0}
-
-    def __init__(
-        self,
-        hidden: tuple[int, ...] = (64, 64),
-        *,
-        l2: float = 1e-5,
-        steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float = 3e-3,
-        random_state: RandomState = None,
-    ):
-        self.hidden = hidden
-        self.l2 = l2
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
 
     def _hidden_sizes(self) -> tuple[int, ...]:
         """Sizes of the hidden layers; an error unless they are positive whole numbers."""

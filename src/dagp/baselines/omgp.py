@@ -9,7 +9,8 @@ the form of the paper's ELBO without division by a responsibility, which may van
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +19,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import xlogy
 
-from dagp.baselines.base import DensityBaseline, Predicted
+from dagp.baselines.base import DensityBaseline, Predicted, setting
 from dagp.baselines.capabilities import EVERYTHING
 from dagp.baselines.optimise import ObjectiveTrace, full_batch, initial_gp
 from dagp.core.linalg import cholesky, inverse_factor, log_det
@@ -203,6 +204,7 @@ def _predict(fitted: FittedMixture, X: Inputs) -> Predicted:
     return Predicted(weights, jnp.stack(means, axis=1), jnp.stack(variances, axis=1), noise)
 
 
+@dataclass(eq=False, repr=False)
 class OMGP(DensityBaseline):
     """Overlapping mixture of Gaussian processes.
 
@@ -255,25 +257,15 @@ class OMGP(DensityBaseline):
     Mixture(1 point, 2 components)
     """
 
-    capabilities = EVERYTHING._replace(scalable=False, predictive_associations=False)
-    _minima: ClassVar = {"n_processes": 1, "n_init": 1, "max_iter": 1, "tol": 0.0}
+    n_processes: int = setting(2, least=1)
+    kernels: Sequence[Kernel] | None = None
+    _: KW_ONLY
+    n_init: int = setting(3, least=1)
+    max_iter: int = setting(100, least=1)
+    tol: float = setting(1e-3, least=0.0)
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_processes: int = 2,
-        kernels: Sequence[Kernel] | None = None,
-        *,
-        n_init: int = 3,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_processes = n_processes
-        self.kernels = kernels
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    capabilities = EVERYTHING._replace(scalable=False, predictive_associations=False)
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         kernels = _check_kernels(self.kernels, self.n_processes, X.shape[1])

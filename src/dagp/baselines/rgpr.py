@@ -1,16 +1,17 @@
 """Infinite mixture of Gaussian process experts (Rasmussen & Ghahramani 2002), by MCMC."""
 
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from dagp.baselines.base import DensityBaseline, Predicted
+from dagp.baselines.base import DensityBaseline, Predicted, setting
 from dagp.baselines.capabilities import EVERYTHING
 from dagp.baselines.experts import LogNormalPrior
 from dagp.baselines.rgpr_sampler import Chain, ChainSample, run_chain
 from dagp.core.typing import Float, Inputs, Int, PerPoint, PerProcess, RandomState, Table
 
 
+@dataclass(eq=False, repr=False)
 class RGPR(DensityBaseline):
     """Infinite mixture of Gaussian process experts (Rasmussen & Ghahramani 2002).
 
@@ -66,31 +67,15 @@ class RGPR(DensityBaseline):
     array([0.5, 3. ])
     """
 
-    capabilities = EVERYTHING._replace(scalable=False, interpretable_priors=False)
-    _minima: ClassVar = {
-        "n_sweeps": 1,
-        "burn_in": 0,
-        "n_samples": 1,
-        "alpha": 1e-6,
-        "n_auxiliary": 1,
-    }
+    n_sweeps: int = setting(100, least=1)
+    burn_in: int = setting(50, least=0)
+    n_samples: int = setting(10, least=1)
+    _: KW_ONLY
+    alpha: float = setting(1.0, least=1e-6)
+    n_auxiliary: int = setting(3, least=1)
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_sweeps: int = 100,
-        burn_in: int = 50,
-        n_samples: int = 10,
-        *,
-        alpha: float = 1.0,
-        n_auxiliary: int = 3,
-        random_state: RandomState = None,
-    ):
-        self.n_sweeps = n_sweeps
-        self.burn_in = burn_in
-        self.n_samples = n_samples
-        self.alpha = alpha
-        self.n_auxiliary = n_auxiliary
-        self.random_state = random_state
+    capabilities = EVERYTHING._replace(scalable=False, interpretable_priors=False)
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         if self.n_samples > (kept := self.n_sweeps - self.burn_in):
