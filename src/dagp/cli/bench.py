@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
-import typer
+from typer import Option, echo
 
 from dagp.bench.suite import MEASUREMENTS, SUITES, measured
 from dagp.cli.app import InputError, check_output
@@ -18,14 +18,14 @@ from dagp.cli.progress import spinner, warnings_as_notes
 
 def bench(
     suite: Annotated[
-        str, typer.Option(help="quick: about a minute; full: every size, many minutes.")
+        str, Option(help="quick: about a minute; full: every size, many minutes.")
     ] = "quick",
     only: Annotated[
         list[str] | None,
-        typer.Option(help=f"One of {', '.join(MEASUREMENTS)}; may be repeated. All if omitted."),
+        Option(help=f"One of {', '.join(MEASUREMENTS)}; may be repeated. All if omitted."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="JSON file to write; stdout if omitted.")
+        Path | None, Option("--out", "-o", help="JSON file to write; stdout if omitted.")
     ] = None,
     force: Force = False,
 ) -> None:
@@ -49,4 +49,4 @@ def bench(
             if out is not None:  # written at once, so that an interrupted run keeps it
                 out.write_text(json.dumps(results, indent=2) + "\n")
     if out is None:
-        typer.echo(json.dumps(results, indent=2))
+        echo(json.dumps(results, indent=2))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from dagp import datasets, report
 from dagp.cli.app import console
@@ -14,9 +14,9 @@ from dagp.estimator import DAGP
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the figure and the report.")
+        Path, Option("--out", "-o", help="Folder for the figure and the report.")
     ] = Path("dagp-demo"),
-    seed: Annotated[int, typer.Option(help="Random seed of the data and of the fit.")] = 0,
+    seed: Annotated[int, Option(help="Random seed of the data and of the fit.")] = 0,
 ) -> DAGP:
     """Separate the multimodal example into its processes.
 

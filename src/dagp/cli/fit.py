@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
+from typer import Option, echo
 
 from dagp.cli import options, tables
 from dagp.cli.app import InputError, check_output, print_message, print_result
@@ -40,60 +40,48 @@ class Missing(StrEnum):
 
 def fit(
     data: options.Data,
-    target: Annotated[str, typer.Option("--target", "-t", help="Output column.")],
+    target: Annotated[str, Option("--target", "-t", help="Output column.")],
     features: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Input columns, separated by commas; all others if omitted. "
             "Quote a name that contains a comma: '\"a,b\",c'."
         ),
     ] = None,
-    processes: Annotated[
-        str, typer.Option(help="Number of processes, or auto to determine it.")
-    ] = "2",
+    processes: Annotated[str, Option(help="Number of processes, or auto to determine it.")] = "2",
     noise_process: Annotated[
-        bool, typer.Option("--noise-process", help="Add a process for outliers.")
+        bool, Option("--noise-process", help="Add a process for outliers.")
     ] = False,
-    depth: Annotated[int, typer.Option(min=1, help="Number of GP layers of each process.")] = 1,
-    inducing: Annotated[int | None, typer.Option(min=1, help="Number of inducing points.")] = None,
+    depth: Annotated[int, Option(min=1, help="Number of GP layers of each process.")] = 1,
+    inducing: Annotated[int | None, Option(min=1, help="Number of inducing points.")] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(
-            min=1, help=f"Rows per minibatch; if omitted, all rows, or {BATCH} above {LARGE}."
-        ),
+        Option(min=1, help=f"Rows per minibatch; if omitted, all rows, or {BATCH} above {LARGE}."),
     ] = None,
-    starts: Annotated[
-        int, typer.Option(min=1, help="Number of initialisations that are compared.")
-    ] = 8,
+    starts: Annotated[int, Option(min=1, help="Number of initialisations that are compared.")] = 8,
     max_iter: Annotated[
-        int, typer.Option(min=1, help="Maximum number of steps of the final training.")
+        int, Option(min=1, help="Maximum number of steps of the final training.")
     ] = 1000,
     seed: Annotated[
-        int, typer.Option(min=0, help="Random seed; the same seed gives the same model.")
+        int, Option(min=0, help="Random seed; the same seed gives the same model.")
     ] = 0,
     missing: Annotated[
-        Missing, typer.Option(help="Rows with empty cells: stop with an error, or drop them.")
+        Missing, Option(help="Rows with empty cells: stop with an error, or drop them.")
     ] = Missing.refuse,
-    weights: Annotated[str | None, typer.Option(help="Column with the weights of rows.")] = None,
+    weights: Annotated[str | None, Option(help="Column with the weights of rows.")] = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="Column with known process numbers, from 0; empty or -1 where unknown."),
+        Option(help="Column with known process numbers, from 0; empty or -1 where unknown."),
     ] = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
-    checkpoint_every: Annotated[
-        float, typer.Option(min=0, help="Seconds between checkpoints.")
-    ] = 30.0,
+    checkpoint_every: Annotated[float, Option(min=0, help="Seconds between checkpoints.")] = 30.0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted fit from its checkpoint.")
+        bool, Option("--resume", help="Continue an interrupted fit from its checkpoint.")
     ] = False,
     force: options.Force = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print results as JSON on stdout.")
-    ] = False,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path(
-        "model.dagp"
-    ),
+    as_json: Annotated[bool, Option("--json", help="Print results as JSON on stdout.")] = False,
+    out: Annotated[Path, Option("--out", "-o", help="Model file to write.")] = Path("model.dagp"),
 ) -> None:
     """Separate a table into processes and save the model.
 
@@ -134,7 +122,7 @@ def fit(
             "seconds": round(time.monotonic() - began, 2),
             "notes": notes,
         }
-        typer.echo(json.dumps(results, allow_nan=False))
+        echo(json.dumps(results, allow_nan=False))
         return
     print_result(f"Model: {out}")
     show_summary(model)

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.table import Table
+from typer import Argument, Option, echo
 
 from dagp.cli.app import console
 from dagp.cli.models import read_header
@@ -13,8 +13,8 @@ from dagp.files.format import shown
 
 
 def info(
-    model: Annotated[Path, typer.Argument(help="Model or checkpoint file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    model: Annotated[Path, Argument(help="Model or checkpoint file.")],
+    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Describe a model or checkpoint file without loading the model."""
     header = read_header(model)
@@ -27,7 +27,7 @@ def info(
         **header.about,
     }
     if as_json:
-        typer.echo(json.dumps(entries))
+        echo(json.dumps(entries))
         return
     table = Table(show_header=False, box=None)
     for name, value in entries.items():

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Annotated, NamedTuple, TypeAlias
 
-import typer
+from typer import Argument, Exit, Option
 
 from dagp.cli.app import CommandError, InputError, print_message
 from dagp.cli.worker import HEARTBEAT, WORKER_LOST
@@ -29,17 +29,17 @@ _Worker: TypeAlias = subprocess.Popen[bytes]
 
 
 def launch(
-    command: Annotated[list[str], typer.Argument(help="After --: fit and its options.")],
+    command: Annotated[list[str], Argument(help="After --: fit and its options.")],
     workers: Annotated[
-        int, typer.Option("--workers", "-p", min=1, help="Number of workers to start.")
+        int, Option("--workers", "-p", min=1, help="Number of workers to start.")
     ] = 2,
     restarts: Annotated[
-        int, typer.Option(min=0, help="Maximum number of restarts after a lost worker.")
+        int, Option(min=0, help="Maximum number of restarts after a lost worker.")
     ] = 3,
     patience: Annotated[
-        float, typer.Option(min=1, help="Seconds without progress before a restart.")
+        float, Option(min=1, help="Seconds without progress before a restart.")
     ] = 600.0,
-    old_workers: Annotated[int | None, typer.Option("--processes", min=1, hidden=True)] = None,
+    old_workers: Annotated[int | None, Option("--processes", min=1, hidden=True)] = None,
 ) -> None:
     """Run a fit with several workers that share the rows.
 
@@ -59,7 +59,7 @@ def launch(
         with _WorkerGroup.started(words, workers, gpus) as group:
             outcome = group.wait(patience)
         if not outcome.reason:
-            raise typer.Exit(outcome.code)
+            raise Exit(outcome.code)
         if restarts == 0:
             kept = "The last checkpoint is kept for --resume."
             raise CommandError(f"{outcome.reason}. {kept}", WORKER_LOST)

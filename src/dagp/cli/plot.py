@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
+from typer import Option
 
 from dagp import plot as figures
 from dagp.cli import options
@@ -16,13 +16,13 @@ from dagp.estimator import DAGP
 
 def plot(
     model: options.ModelFile,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Figure to write: .png, .pdf or .svg.")
-    ] = Path("figure.png"),
+    out: Annotated[Path, Option("--out", "-o", help="Figure to write: .png, .pdf or .svg.")] = Path(
+        "figure.png"
+    ),
     data: options.DataTable = None,
     target: options.Target = None,
     feature: Annotated[
-        str | None, typer.Option(help="Input on the horizontal axis; the first if omitted.")
+        str | None, Option(help="Input on the horizontal axis; the first if omitted.")
     ] = None,
     force: options.Force = False,
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import numpy as np
-import typer
+from typer import Option, echo
 
 from dagp.cli import options, tables
 from dagp.cli.app import InputError, check_output, print_message
@@ -25,14 +25,14 @@ def predict(
     model: options.ModelFile,
     data: options.Data,
     out: Annotated[
-        str, typer.Option("--out", "-o", help="CSV or Parquet file to write; - is standard output.")
+        str, Option("--out", "-o", help="CSV or Parquet file to write; - is standard output.")
     ] = STDOUT,
-    level: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    level: Annotated[float, Option(help="Probability of the interval.")] = 0.95,
     target: options.Target = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON on stdout: the rows, or a summary of OUT.")
+        bool, Option("--json", help="Print JSON on stdout: the rows, or a summary of OUT.")
     ] = False,
     force: options.Force = False,
 ) -> None:
@@ -61,7 +61,7 @@ def predict(
             f"{counts['empty']} of {counts['rows']} rows have empty inputs and no prediction."
         )
     if as_json and out != STDOUT:
-        typer.echo(json.dumps({"output": out, "columns": names, **counts}))
+        echo(json.dumps({"output": out, "columns": names, **counts}))
 
 
 def _wanted_columns(

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
+from typer import Option
 
 from dagp import report as html_report
 from dagp.cli import options
@@ -15,12 +15,10 @@ from dagp.cli.progress import warnings_as_notes
 
 def report(
     model: options.ModelFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[Path, Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     data: options.DataTable = None,
     target: options.Target = None,
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
     force: options.Force = False,
 ) -> None:
     """Write a self-contained HTML page: figures, tables, settings."""

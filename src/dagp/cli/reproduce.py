@@ -4,8 +4,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich import progress as bars
+from typer import Argument, BadParameter, Option
 
 from dagp.cli.app import console
 from dagp.experiments import capabilities
@@ -26,17 +26,17 @@ class ExperimentName(StrEnum):
 
 
 def reproduce(
-    what: Annotated[ExperimentName, typer.Argument(help="Experiment to run.")],
-    seeds: Annotated[int, typer.Option(min=1, help="Data sets per variant.")] = 10,
+    what: Annotated[ExperimentName, Argument(help="Experiment to run.")],
+    seeds: Annotated[int, Option(min=1, help="Data sets per variant.")] = 10,
     models: Annotated[
-        str | None, typer.Option(help="Models to run, separated by commas; all if omitted.")
+        str | None, Option(help="Models to run, separated by commas; all if omitted.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run in parallel.")] = 1,
+    jobs: Annotated[int, Option(min=1, help="Number of fits that run in parallel.")] = 1,
     quick: Annotated[
-        bool, typer.Option("--quick", help="One seed, small data: a check, not a result.")
+        bool, Option("--quick", help="One seed, small data: a check, not a result.")
     ] = False,
-    figures: Annotated[bool, typer.Option(help="Also plot the figures.")] = True,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables and figures.")] = Path(
+    figures: Annotated[bool, Option(help="Also plot the figures.")] = True,
+    out: Annotated[Path, Option("--out", "-o", help="Folder for tables and figures.")] = Path(
         "results"
     ),
 ) -> None:
@@ -73,7 +73,7 @@ def _check_models(chosen: list[str] | None, names: list[str]) -> None:
     }
     unknown = [model for model in chosen or [] if model not in known]
     if unknown:
-        raise typer.BadParameter(
+        raise BadParameter(
             f"There is no model {unknown[0]!r}; expected some of {', '.join(known)}.",
             param_hint="--models",
         )
