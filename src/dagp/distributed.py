@@ -132,10 +132,6 @@ def together() -> Iterator[None]:
 def leading() -> bool:
     """Whether this is the worker that writes files: the one of rank 0.
 
-    Returns
-    -------
-    bool
-
     Examples
     --------
     >>> leading()

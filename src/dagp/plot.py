@@ -39,17 +39,12 @@ _BAND = 2.0
 
 
 def colour(process: int) -> str:
-    """The colour of a process.
+    """The colour of a process, as ``"#rrggbb"``.
 
     Parameters
     ----------
     process : int
         Index of the process; colours repeat after eight.
-
-    Returns
-    -------
-    str
-        As ``"#rrggbb"``.
 
     Examples
     --------
@@ -72,10 +67,6 @@ def data(
         Process of each point; -1, or None for all, is unknown and grey.
     column, output : int, default=0
     ax : matplotlib.axes.Axes, default=None
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = ax or plt.gca()
     x, level = _column(X, column), _column(y, output)
@@ -110,10 +101,6 @@ def posterior(
     column, output : int, default=0
     margin : float, default=0.05
     ax : matplotlib.axes.Axes, default=None
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = ax or plt.gca()
     grid, rows = _sweep(model, column, margin)
@@ -152,10 +139,6 @@ def assignment(
     X, y : as for `data`
     column, output : int, default=0
     ax : matplotlib.axes.Axes, default=None
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = ax or plt.gca()
     shares = model.responsibilities(X, y)
@@ -176,10 +159,6 @@ def gate(model: "DAGP", *, column: int = 0, margin: float = 0.05, ax: Axes | Non
     column : int, default=0
     margin : float, default=0.05
     ax : matplotlib.axes.Axes, default=None
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = ax or plt.gca()
     grid, rows = _sweep(model, column, margin)
@@ -203,10 +182,6 @@ def overview(
     column, output : int, default=0
     ax : sequence of three matplotlib.axes.Axes, default=None
         A new figure if None.
-
-    Returns
-    -------
-    sequence of three matplotlib.axes.Axes
     """
     if ax is None:
         _, ax = plt.subplots(
@@ -230,10 +205,6 @@ def bound(model: "DAGP", *, ax: Axes | None = None) -> Axes:
     ----------
     model : fitted DAGP
     ax : matplotlib.axes.Axes, default=None
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = ax or plt.gca()
     trace = model.lower_bounds_
@@ -258,10 +229,6 @@ def restarts(model: "DAGP", *, ax: Axes | None = None) -> Axes:
     ----------
     model : fitted DAGP
     ax : matplotlib.axes.Axes, default=None
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = ax or plt.gca()
     best = model.restarts_[0]["bound"]

@@ -46,10 +46,6 @@ class LogScore:
         estimator : fitted estimator that predicts a density
         X, y : table of shape (N, D), array of shape (N,) or (N, P)
         sample_weight : array of shape (N,), default=None
-
-        Returns
-        -------
-        float
         """
         model, rows = _innermost(estimator, X)
         return model.log_score(rows, y, sample_weight)
@@ -64,10 +60,6 @@ class LogScore:
         ----------
         sample_weight : bool, str or None
             Whether weights are passed to the scorer, or the name they are passed under.
-
-        Returns
-        -------
-        LogScore
         """
         scorer = type(self)()
         scorer._request.score.add_request(param="sample_weight", alias=sample_weight)

@@ -32,8 +32,6 @@ __all__ = ["MixtureDistribution", "MixtureRegressor"]
 _NARROW = 1e-150
 """Standard deviation used for a point mass, to avoid division by zero."""
 
-Entries = Float[np.ndarray, "N P"]
-
 
 class MixtureDistribution(BaseDistribution):
     """A `Mixture` as a skpro distribution.

@@ -44,12 +44,7 @@ class Size(NamedTuple):
 def regimes(
     rows: int, processes: int, columns: int = COLUMNS, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Synthetic data: each point follows one of several smooth functions.
-
-    >>> X, y = regimes(10, 2)
-    >>> X.shape, y.shape
-    ((10, 5), (10, 1))
-    """
+    """Synthetic data: each point follows one of several smooth functions."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (rows, columns))
     towards = rng.standard_normal((columns, processes))

@@ -112,11 +112,7 @@ def _steps(plan: Plan) -> dict[str, Any]:
 
 
 def exponents(done: dict[Size, dict[str, Any]]) -> list[Summary]:
-    """Growth exponents of the step time along each axis of the sizes, the others held fixed.
-
-    >>> exponents({Size(rows=n): {"median": 2.0 * n} for n in (10, 100, 1000)})[0]["exponent"]
-    1.0
-    """
+    """Growth exponents of the step time along each axis of the sizes, the others held fixed."""
     found = []
     for axis in ("rows", "processes", "inducing", "layers"):
         lines: dict[Size, list[Size]] = {}

@@ -13,22 +13,14 @@ Summary = dict[str, Any]
 
 
 def seconds(function: Callable[[], Any]) -> float:
-    """Wall time of a call, in seconds.
-
-    >>> seconds(lambda: None) < 1
-    True
-    """
+    """Wall time of a call, in seconds."""
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
 
 
 def summary(values: Sequence[float], unit: str) -> Summary:
-    """Median, quartiles and the values.
-
-    >>> summary([3.0, 1.0, 2.0], "s")
-    {'unit': 's', 'median': 2.0, 'quartiles': [1.5, 2.5], 'repeats': 3, 'values': [3.0, 1.0, 2.0]}
-    """
+    """Median, quartiles and the values."""
     shown = [_rounded(value) for value in values]
     low, high = np.quantile(values, (0.25, 0.75))
     return {
@@ -53,11 +45,7 @@ def repeated(
     warm_up: int = 1,
     scale: float = 1,
 ) -> Summary:
-    """Seconds of a call times `scale`, after `warm_up` unmeasured calls.
-
-    >>> repeated(lambda: None, repeats=3)["repeats"]
-    3
-    """
+    """Seconds of a call times `scale`, after `warm_up` unmeasured calls."""
     for _ in range(warm_up):
         function()
     return summary([scale * seconds(function) for _ in range(repeats)], unit)
@@ -67,9 +55,6 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> Summary:
     """Growth exponent of values with size: slope of a linear fit to the logarithms.
 
     With its standard error, which needs more than two points.
-
-    >>> exponent([1, 2, 4], [3.0, 12.0, 48.0])["exponent"]
-    2.0
     """
     x, y = np.log(np.asarray(sizes, float)), np.log(np.asarray(values, float))
     spread = float(np.sum((x - x.mean()) ** 2))

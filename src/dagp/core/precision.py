@@ -28,11 +28,6 @@ def numerics(dtype: str = "float64") -> Iterator[None]:
 
     The matrices are small and many: OpenBLAS threads wait on each other longer than they compute,
     and XLA spreads the large products over the cores. Running out of memory raises MemoryError.
-
-    >>> import jax.numpy as jnp
-    >>> with numerics("float64"):
-    ...     print(jnp.ones(1).dtype)
-    float64
     """
     try:
         with jax.enable_x64(dtype == "float64"), _thread_pools().limit(limits=1, user_api="blas"):

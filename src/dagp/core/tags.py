@@ -19,20 +19,6 @@ def storable(tag: str) -> Callable[[Class], Class]:
 
     A tag has the form ``kind/Name`` and never changes. The slash keeps it apart from the names
     of users' classes. A field that is renamed needs a migration (`dagp.files.migrations`).
-
-    Parameters
-    ----------
-    tag : str
-        How the class is called in files.
-
-    Examples
-    --------
-    >>> from typing import NamedTuple
-    >>> @storable("example/Point")
-    ... class Point(NamedTuple):
-    ...     x: float
-    >>> tag_of(Point), class_of("example/Point") is Point
-    ('example/Point', True)
     """
 
     def declare(cls: Class) -> Class:
@@ -45,7 +31,7 @@ def register(cls: Class, tag: str | None = None) -> Class:
     """Let a class of your own be stored in model files.
 
     It must be an Equinox module, a dataclass or a NamedTuple, and it must be registered again,
-    under the same tag, before such a file is loaded. Works as a decorator.
+    under the same tag, before such a file is loaded. Returns the class, as a decorator does.
 
     Parameters
     ----------
@@ -53,11 +39,6 @@ def register(cls: Class, tag: str | None = None) -> Class:
         The class.
     tag : str, default=None
         How the class is called in files; its module and qualified name if None.
-
-    Returns
-    -------
-    type
-        The class itself.
 
     Examples
     --------

@@ -45,10 +45,6 @@ def crossings(
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
 
-    Returns
-    -------
-    Bunch
-
     Examples
     --------
     >>> data = crossings(processes=3, crossings=1, random_state=0)
@@ -139,10 +135,6 @@ def rare(
     n, n_test : int, default=1000
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
-
-    Returns
-    -------
-    Bunch
 
     Examples
     --------

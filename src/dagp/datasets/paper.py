@@ -81,10 +81,6 @@ def multimodal(
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
 
-    Returns
-    -------
-    Bunch
-
     Examples
     --------
     >>> multimodal(random_state=0).X.shape

@@ -35,10 +35,6 @@ def sheets(
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
 
-    Returns
-    -------
-    Bunch
-
     Examples
     --------
     >>> data = sheets(random_state=0)

@@ -22,11 +22,7 @@ _RMSE = 0.05
 
 
 def rand_index(first: Any, second: Any) -> float:
-    """Adjusted Rand index of two groupings: 1 if identical, about 0 if unrelated.
-
-    >>> rand_index([0, 0, 1, 1], [2, 2, 0, 0])
-    1.0
-    """
+    """Adjusted Rand index of two groupings: 1 if identical, about 0 if unrelated."""
     rows, columns = (np.unique(labels, return_inverse=True)[1] for labels in (first, second))
     table = np.zeros((rows.max() + 1, columns.max() + 1))
     np.add.at(table, (rows, columns), 1)
@@ -44,10 +40,6 @@ def multimodal(x: Any, process: Any, assignment: Any, gate: Any = None) -> dict[
     """Criteria: three processes, the true grouping where they differ, the true gate weights.
 
     `gate` holds the weights at `PROBES`; without it, only the association is evaluated.
-
-    >>> x, process = np.linspace(-6, 6, 90), np.arange(90) % 3
-    >>> multimodal(x, process, process, [[0.34, 0.33, 0.33, 0], [0.33, 0.34, 0.33, 0]])["gate"]
-    False
     """
     x, process, assignment = map(np.asarray, (x, process, assignment))
     middle = (x > 0) & (x < 5)
@@ -65,11 +57,7 @@ def multimodal(x: Any, process: Any, assignment: Any, gate: Any = None) -> dict[
 
 
 def cartpole(process: Any, assignment: Any) -> dict[str, Any]:
-    """Criterion: accuracy of the assignment to two systems, up to a permutation.
-
-    >>> cartpole([0, 0, 1, 1], [1, 1, 0, 0])
-    {'accuracy': 1.0, 'recovered': True}
-    """
+    """Criterion: accuracy of the assignment to two systems, up to a permutation."""
     right = float(np.mean(np.asarray(process) == np.asarray(assignment)))
     accuracy = max(right, 1 - right)
     return {"accuracy": accuracy, "recovered": accuracy >= _ACCURACY}

@@ -19,12 +19,7 @@ _DRAFT = ".draft"
 
 
 def replace(path: str | Path, fill: Callable[[BinaryIO], None]) -> Path:
-    """Write a file atomically: the path always holds the old or the new one, complete.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     replace(f"{folder}/a", lambda file: file.write(b"whole")).read_bytes()
-    b'whole'
-    """
+    """Write a file atomically: the path always holds the old or the new one, complete."""
     path = Path(path)
     try:
         with _draft(path) as (handle, draft):
@@ -44,10 +39,7 @@ def replace(path: str | Path, fill: Callable[[BinaryIO], None]) -> Path:
 
 
 def discard(path: str | Path) -> None:
-    """Remove a file, if it exists, and temporary files that killed writers left.
-
-    >>> discard("a file that is not there")
-    """
+    """Remove a file, if it exists, and temporary files that killed writers left."""
     path = Path(path)
     path.unlink(missing_ok=True)
     _tidy(path)

@@ -25,17 +25,6 @@ def widened(posterior: Posterior, sample: Sample, batch: Batch | None = None) ->
 
     Deep functions are not changed. `sample` are the training data as in `Prepared`; `batch` are the
     same on the devices, if they fit together.
-
-    >>> from dagp import DAGP, GP, Noise, datasets
-    >>> from dagp.inference.standardize import Prepared
-    >>> data = datasets.noise_separation(outliers=0.3, n=80, random_state=0)
-    >>> model = DAGP(processes=[GP(), Noise()], n_init=1, tol=1e-1).fit(data.X, data.y)
-    >>> rows = Sample(data.X, data.y[:, None], np.ones(80), np.full(80, -1))
-    >>> trained = Posterior(model.stream_.model, model.posterior_.units)
-    >>> before = trained.mixture(data.X, noise=False)
-    >>> after = widened(trained, Prepared.of(rows).sample).mixture(data.X, noise=False)
-    >>> bool(np.all(after.variances >= before.variances - 1e-12))
-    True
     """
     model = posterior.model
     if model.n_processes == 1 or not any(group.can_widen for group in model.groups):

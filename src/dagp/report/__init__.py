@@ -41,10 +41,6 @@ def html(
     settings : mapping of str, default=None
         Further entries to list, such as the name of the data file or the date.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> from dagp import DAGP, datasets
@@ -73,10 +69,6 @@ def write(
         As for `html`.
     path : str or Path
         File to write.
-
-    Returns
-    -------
-    Path
 
     Examples
     --------

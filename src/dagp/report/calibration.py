@@ -23,13 +23,7 @@ class Calibration(NamedTuple):
 
 
 def calibration(mixture: Mixture, y: Float[np.ndarray, "N P"]) -> Calibration:
-    """Coverage and the histogram of the probability integral transform, over all rows.
-
-    >>> mixture = Mixture(np.ones((3, 1)), np.zeros((3, 1, 1)), np.ones((3, 1, 1)))
-    >>> found = calibration(mixture, np.array([[0.0], [0.1], [5.0]]))
-    >>> found.coverage[0, LEVELS.index(0.5)].round(3)
-    np.float64(0.667)
-    """
+    """Coverage and the histogram of the probability integral transform, over all rows."""
     pit = mixture.cdf(y)
     levels = np.array(LEVELS)
     inside = np.abs(pit - 0.5)[..., None] <= levels / 2
@@ -39,12 +33,7 @@ def calibration(mixture: Mixture, y: Float[np.ndarray, "N P"]) -> Calibration:
 
 
 def verdict(found: Calibration, count: int, output: int) -> str:
-    """The coverage of one output in words.
-
-    >>> exact = Calibration(np.array([LEVELS]), np.full((1, BINS), 1 / BINS))
-    >>> verdict(exact, 1000, 0)
-    'well calibrated'
-    """
+    """The coverage of one output in words."""
     level = 0.9
     excess = found.coverage[output, LEVELS.index(level)] - level
     # Three standard deviations of sampling noise, plus a deviation too small to matter.

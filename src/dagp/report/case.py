@@ -54,14 +54,7 @@ class Case(NamedTuple):
 
 
 def read(model: "DAGP", X: Table, y: Table) -> Case:
-    """Validate the data as the model does and predict every row.
-
-    >>> from dagp import DAGP, datasets
-    >>> data = datasets.noise_separation(outliers=0.0, n=60, random_state=0)
-    >>> model = DAGP(n_processes=1, n_init=1, tol=1e-2).fit(data.X, data.y)
-    >>> read(model, data.X, data.y).outputs
-    ['y']
-    """
+    """Validate the data as the model does and predict every row."""
     check_is_fitted(model)
     finite = model.missing != "drop"
     array = check_inputs(model, X, reset=False, finite=finite)

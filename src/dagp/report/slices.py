@@ -45,13 +45,7 @@ class Slice(NamedTuple):
 
 
 def plan(inputs: int, processes: int, outputs: int, relevance: Float[np.ndarray, " D"]) -> Plan:
-    """The most detailed slices within the budget; more relevant inputs come first.
-
-    >>> plan(1, 3, 1, np.ones(1))
-    Plan(axes=[0], sliders=0, stops=1, grid=301)
-    >>> plan(5, 2, 1, np.ones(5))
-    Plan(axes=[0, 1, 2, 3, 4], sliders=4, stops=3, grid=41)
-    """
+    """The most detailed slices within the budget; more relevant inputs come first."""
     if inputs == 1:
         return Plan([0], 0, 1, _FINE)
     axes = sorted(np.argsort(-relevance, kind="stable")[:_AXES].tolist())

@@ -16,20 +16,12 @@ _LONGEST = 400
 
 
 def escape(text: object) -> str:
-    """Escape text for an element or a quoted attribute.
-
-    >>> escape('<b title="ü">')
-    '&lt;b title=&quot;ü&quot;&gt;'
-    """
+    """Escape text for an element or a quoted attribute."""
     return html.escape(str(text), quote=True)
 
 
 def embedded(value: Any) -> str:
-    """JSON that is safe inside a script element, for any strings.
-
-    >>> embedded({"name": "</script>"})
-    '{"name":"\\\\u003c/script\\\\u003e"}'
-    """
+    """JSON that is safe inside a script element, for any strings."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # In JSON these occur in strings only, where the escape is equivalent.
     for sign in "<>&\u2028\u2029":
