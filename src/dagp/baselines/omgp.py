@@ -29,15 +29,14 @@ from dagp.model.association import Batch
 from dagp.model.gp import NOISE_FLOOR
 from dagp.model.kernel import Kernel, check_columns
 from dagp.model.kernels import SquaredExponential
-from dagp.model.parameters import Parameter, is_parameter, log_prior, trainable
+from dagp.model.parameters import Parameter, log_prior, parameters_of, trainable
 from dagp.model.process import LOG_2PI
 
 RATE = 0.1
 """Learning rate: a step costs O(K N³), so few large steps are taken."""
 INITIAL_SCALES = ((1.0, 0.3), (0.3, 1.0), (1.0, 1.0))
 """Initial length scale (for one input) and noise in standardised units, cycled over the starts.
-Small initial noise separates a signal from background noise, large initial noise separates
-overlapping curves."""
+Small initial noise separates a signal from background noise, large noise overlapping curves."""
 MIN_WEIGHT = 1e-12
 """Keeps the log weight of a process without points finite."""
 
@@ -211,8 +210,7 @@ class OMGP(DensityBaseline):
     Each process is a dense GP with its own noise; the mixing weights are the same at every input.
     From random responsibilities, every step sets the responsibilities to their optimum given the
     GPs, and takes an Adam step on the hyperparameters along the gradient of the marginalised ELBO.
-    The start with the highest ELBO is kept, because most starts end in a poor local optimum when
-    curves overlap.
+    The start with the highest ELBO is kept: most end in a poor local optimum if curves overlap.
 
     Parameters
     ----------
@@ -309,7 +307,6 @@ def _check_kernels(kernels: Any, count: int, columns: int) -> list[Kernel]:
         if not isinstance(kernel, Kernel):
             raise ValueError(f"kernels[{k}] must be a Kernel, got {kernel!r}.")
         check_columns(kernel, columns)
-        parameters = filter(is_parameter, jax.tree.leaves(kernel, is_leaf=is_parameter))
-        if any(p.tie is not None for p in parameters):
+        if any(p.tie is not None for p in parameters_of(kernel)):
             raise ValueError(f"kernels[{k}] must not tie parameters: OMGP does not support it.")
     return list(kernels)

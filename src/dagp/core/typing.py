@@ -1,17 +1,7 @@
 """Array type aliases and the letters that name array dimensions.
 
-========  =======================================
-letter    counts
-========  =======================================
-``N``     data points
-``D``     input columns
-``P``     output columns
-``K``     processes
-``M``     inducing points
-``L``     layers of a deep process
-``S``     Monte Carlo or quasi-random points
-``R``     restarts
-========  =======================================
+N data points, D input columns, P output columns, K processes, M inducing points, L layers of a deep
+process, S Monte Carlo or quasi-random points, R restarts.
 """
 
 from collections.abc import Sequence
@@ -26,6 +16,8 @@ from jaxtyping import Int as Int
 Array = jax.Array | np.ndarray
 
 Scalar = Float[Array, ""]
+Rate = Scalar | float
+"""Step size of natural gradients: 1 goes to the optimum of a conjugate model."""
 Inputs = Float[Array, "N D"]
 Outputs = Float[Array, "N P"]
 PerPoint = Float[Array, " N"]

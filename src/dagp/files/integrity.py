@@ -4,7 +4,6 @@ Digests prove that a file is unchanged, not that its content is valid. Here attr
 and optimiser state are checked against each other; an inconsistency raises ValueError.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -14,7 +13,7 @@ from dagp.core.precision import DTYPES
 from dagp.inference.minibatch import init_opt_state, noise_levels
 from dagp.inference.standardize import Units
 from dagp.model.association import DataAssociation
-from dagp.model.parameters import is_parameter
+from dagp.model.parameters import parameters_of
 from dagp.predict.posterior import CHUNK, Posterior, predictive_shapes
 from dagp.search.fit import Stream
 from dagp.tables.settings import check_settings
@@ -95,18 +94,16 @@ def check_rows(data: Any, units: Any) -> None:
     """Check the training rows that are saved with a model."""
     if data is None:
         return
-    _require(
-        isinstance(data, dict) and set(data) == {"X", "y"}, "data must be a dictionary of X and y"
-    )
+    right = isinstance(data, dict) and set(data) == {"X", "y"}
+    _require(right, "data must be a dictionary of X and y")
     _check_units(units)
     X, y = data["X"], data["y"]
     D, P = units.x_unit.size, units.y_unit.size
     for name, column in (("X", X), ("y", y)):
         _require(_numbers(column), f"data {name} must be an array of floats")
     _require(X.ndim == 2 and X.shape[1] == D, f"data X must have {D} columns, got {X.shape}")
-    _require(
-        y.ndim in (1, 2) and len(y) == len(X), f"data y must have {len(X)} rows, got {y.shape}"
-    )
+    right = y.ndim in (1, 2) and len(y) == len(X)
+    _require(right, f"data y must have {len(X)} rows, got {y.shape}")
     _require(y.ndim == 1 or y.shape[1] == P, f"data y must have {P} columns, got {y.shape}")
 
 
@@ -188,9 +185,8 @@ def _check_model(model: Any, processes: int, dtype: str) -> None:
     leaves = jax.tree.leaves(model)
     _require(len(leaves) <= MOST_ARRAYS, f"{len(leaves)} arrays, at most {MOST_ARRAYS} expected")
     most = _root_of_largest("float64")
-    _require(
-        all(_finite(leaf, most) for leaf in leaves), f"model arrays must be floats below {most:.0e}"
-    )
+    right = all(_finite(leaf, most) for leaf in leaves)
+    _require(right, f"model arrays must be floats below {most:.0e}")
     members = model.members
     right = isinstance(model.groups, tuple) and isinstance(members, tuple)
     _require(right, "groups and members of the model must be tuples")
@@ -199,16 +195,12 @@ def _check_model(model: Any, processes: int, dtype: str) -> None:
     for group, ks in zip(model.groups, members, strict=True):
         sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(group)}
         _require(sizes <= {(len(ks),)} and ks, f"arrays of a group must have {len(ks)} processes")
-    for parameter in _nodes(model, is_parameter):
+    for parameter in parameters_of(model):
         _check_parameter(parameter, _root_of_largest(dtype))
     model.gate.check(processes, dtype)
     # One at a time: stacked parameters have an additional axis.
     for k in range(processes):
         model.process(k).check(dtype)
-
-
-def _nodes(tree: Any, wanted: Any) -> Iterator[Any]:
-    return filter(wanted, jax.tree.leaves(tree, is_leaf=wanted))
 
 
 def _check_parameter(parameter: Any, most: float) -> None:

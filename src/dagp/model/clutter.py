@@ -1,14 +1,14 @@
 """Clutter: processes that carry no information about the input (`Noise`, `Uniform`)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.tags import storable
-from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
+from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
 from dagp.model.parameters import Parameter, Prior, parameter
 from dagp.model.process import LOG_2PI, BuildContext, Components, Process, ProcessPrior
 from dagp.model.sparse_gp import Marginals
@@ -21,8 +21,23 @@ _OUTSIDE = -1e30
 """Log density where a density is zero: finite, so that no product with zero turns into NaN."""
 
 
+class Clutter(Process):
+    """Base class of processes without a latent function, and so without a q to train."""
+
+    def project(self, X: Inputs) -> Float[Array, "N 1"]:
+        return jnp.zeros_like(X, shape=(X.shape[0], 1))
+
+    def natural_step(
+        self, projection: Any, marginals: Any, y: Outputs, responsibility: PerPoint, rate: Rate
+    ) -> Self:
+        return self
+
+    def kl(self) -> Scalar:
+        return jnp.asarray(0.0)
+
+
 @storable("process/Uniform")
-class UniformProcess(Process):
+class UniformProcess(Clutter):
     """Clutter with a uniform density between two levels."""
 
     low: Float[Array, " P"]
@@ -36,9 +51,6 @@ class UniformProcess(Process):
     def is_uniform(self) -> bool:
         return True
 
-    def project(self, X: Inputs) -> Float[Array, "N 1"]:
-        return jnp.zeros_like(X, shape=(X.shape[0], 1))
-
     def marginals(self, projection: Float[Array, "N 1"]) -> Marginals:
         mean, width = (self.high + self.low) / 2, self.high - self.low
         return Marginals(mean + projection, width**2 / 12 + projection)
@@ -49,19 +61,6 @@ class UniformProcess(Process):
     def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
         inside = jnp.all((self.low <= y) & (y <= self.high), axis=-1)
         return jnp.where(inside, -jnp.sum(jnp.log(self.high - self.low)), _OUTSIDE)
-
-    def natural_step(
-        self,
-        projection: Any,
-        marginals: Marginals,
-        y: Outputs,
-        responsibility: PerPoint,
-        rate: Scalar | float,
-    ) -> "UniformProcess":
-        return self
-
-    def kl(self) -> Scalar:
-        return jnp.asarray(0.0)
 
     def components(self, marginals: Marginals) -> Components:
         mean, variance = (part[None] for part in marginals)
@@ -86,7 +85,7 @@ class NoiseTails(eqx.Module):
 
 
 @storable("process/Noise")
-class NoiseProcess(Process):
+class NoiseProcess(Clutter):
     """White noise, normal around a constant or uniform over the range of the data."""
 
     mean: Parameter
@@ -104,9 +103,6 @@ class NoiseProcess(Process):
     def is_uniform(self) -> bool:
         return bool(self.uniform)
 
-    def project(self, X: Inputs) -> Float[Array, "N 1"]:
-        return self.spread.project(X)
-
     def marginals(self, projection: Float[Array, "N 1"]) -> Marginals:
         flat = self.spread.marginals(projection)
         return Marginals(
@@ -121,19 +117,6 @@ class NoiseProcess(Process):
         normal = _log_normal(y, self.mean.value, self.std.value)
         core = self.spread.expected_log_density(marginals, y)
         return jnp.where(self.uniform, self.tails.around(core, y), normal)
-
-    def natural_step(
-        self,
-        projection: Any,
-        marginals: Marginals,
-        y: Outputs,
-        responsibility: PerPoint,
-        rate: Scalar | float,
-    ) -> "NoiseProcess":
-        return self
-
-    def kl(self) -> Scalar:
-        return jnp.asarray(0.0)
 
     def components(self, marginals: Marginals) -> Components:
         # Normal noise has no separate tails: their mass is zero.
@@ -188,16 +171,11 @@ class Noise(ProcessPrior):
             raise ValueError(
                 "Noise(mean=...) takes numbers, got a Parameter; only std can be fixed(...)."
             )
-        open_shape = all(
-            stated is None for stated in (self.shape, self.mean, self.std, self.std_prior)
-        )
+        stated = (self.shape, self.mean, self.std, self.std_prior)
+        open_shape = all(value is None for value in stated)
         uniform = context.uniform if open_shape else self.shape == "uniform"
-        centre = (
-            0.0
-            if self.mean is None
-            else (np.asarray(self.mean) - context.y_centre) / context.y_unit
-        )
-        centre = np.broadcast_to(centre, (len(context.y_unit),))
+        mean = context.y_centre if self.mean is None else np.asarray(self.mean)
+        centre = np.broadcast_to((mean - context.y_centre) / context.y_unit, context.y_unit.shape)
         return NoiseProcess(
             parameter(centre, support="real", name="mean"),
             parameter(self.std, prior=self.std_prior, name="std").in_units(context.y_unit),

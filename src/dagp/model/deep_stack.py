@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm, qmc
 
 from dagp.core.tags import storable
-from dagp.core.typing import Array, Float, Inputs, Outputs, Scalar
+from dagp.core.typing import Array, Float, Inputs, Outputs, Rate
 from dagp.model.sparse_gp import LatentFunction, Marginals, Projection, SparseGP
 
 
@@ -73,7 +73,7 @@ class DeepStack(LatentFunction):
         return self.last.marginals(projection)
 
     def natural_step(
-        self, projection: Projection, target: Outputs, weight: Outputs, rate: Scalar | float
+        self, projection: Projection, target: Outputs, weight: Outputs, rate: Rate
     ) -> "DeepStack":
         last = self.last.natural_step(projection, target, weight, rate)
         return eqx.tree_at(lambda stack: stack.last, self, last)

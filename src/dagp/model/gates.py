@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.tags import storable
-from dagp.core.typing import Array, Float, Inputs, PerPoint, PerProcess, Scalar
+from dagp.core.typing import Array, Float, Inputs, PerPoint, PerProcess, Rate, Scalar
 from dagp.model.deep_stack import normal_points
 from dagp.model.process import BuildContext, over_samples, per_sample
 from dagp.model.sparse_gp import LatentFunction, Marginals, Projection, draw_marginals
@@ -51,7 +51,7 @@ class Gate(eqx.Module):
         marginals: GateMarginals,
         responsibilities: PerProcess,
         weight: PerPoint,
-        rate: Scalar | float,
+        rate: Rate,
     ) -> "Gate":
         """Move q towards its optimum given the responsibilities."""
 
@@ -76,7 +76,7 @@ class Gate(eqx.Module):
         """Log weights for functions drawn from q, point by point."""
         return marginals.log_weights
 
-    def counted(self, counts: Float[Array, " K"], rate: Scalar | float) -> "Gate":
+    def counted(self, counts: Float[Array, " K"], rate: Rate) -> "Gate":
         """Move a gate without q towards the weight of the points of each process (minibatches)."""
         return self
 
@@ -152,7 +152,7 @@ class GPGate(Gate):
         marginals: GateMarginals,
         responsibilities: PerProcess,
         weight: PerPoint,
-        rate: Scalar | float,
+        rate: Rate,
     ) -> "GPGate":
         # Bonnet's and Price's theorems: derivatives with respect to a Gaussian's mean and variance
         # are expected first and (halved) second derivatives. The second derivative of logsumexp
@@ -217,11 +217,11 @@ class ConstantGate(Gate):
         marginals: GateMarginals,
         responsibilities: PerProcess,
         weight: PerPoint,
-        rate: Scalar | float,
+        rate: Rate,
     ) -> "ConstantGate":
         return self.counted(weight @ responsibilities, rate)
 
-    def counted(self, counts: Float[Array, " K"], rate: Scalar | float) -> "ConstantGate":
+    def counted(self, counts: Float[Array, " K"], rate: Rate) -> "ConstantGate":
         # The optimum is the mean responsibility. One pseudo-count, divided among the processes,
         # keeps the weight of an unused process above zero, so that it can be used again.
         counts = counts + 1 / len(counts)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.tags import storable
-from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
+from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
 from dagp.model.gates import GatePrior, GPGate, unitless
 from dagp.model.kernel import Kernel, check_columns
 from dagp.model.kernels import SquaredExponential
@@ -70,7 +70,7 @@ class NoisyFunction(Process):
         return over_samples(square, samples)
 
     def conjugate_step(
-        self, projection: Projection, y: Outputs, precision: Outputs, rate: Scalar | float
+        self, projection: Projection, y: Outputs, precision: Outputs, rate: Rate
     ) -> LatentFunction:
         """The function after a natural-gradient step on Gaussian noise of this precision."""
         samples = self.latent.samples
@@ -99,7 +99,7 @@ class GPProcess(NoisyFunction):
         marginals: Marginals,
         y: Outputs,
         responsibility: PerPoint,
-        rate: Scalar | float,
+        rate: Rate,
     ) -> "GPProcess":
         precision = responsibility[:, None] / self.latent.samples / self.noise_variance()
         latent = self.conjugate_step(projection, y, precision, rate)
@@ -153,21 +153,19 @@ class HeteroscedasticProcess(NoisyFunction):
         marginals: Heteroscedastic,
         y: Outputs,
         responsibility: PerPoint,
-        rate: Scalar | float,
+        rate: Rate,
     ) -> "HeteroscedasticProcess":
         function, log_noise = marginals
         counts, precision = responsibility[:, None], self._precision(log_noise)
-        latent = self.conjugate_step(
-            projection.function, y, counts / self.latent.samples * precision, rate
-        )
+        weight = counts / self.latent.samples * precision
+        latent = self.conjugate_step(projection.function, y, weight, rate)
         # The derivatives of the expected log density with respect to mean and variance of g.
         quadratic = counts * self.squared_error(function, y) * precision
         slope = 0.5 * jnp.sum(quadratic - counts, axis=1, keepdims=True)
         bend = 0.5 * jnp.sum(quadratic, axis=1, keepdims=True)
         target = slope + bend * (log_noise.mean - projection.log_noise.mean)
-        noise = self.log_noise.natural_step(
-            projection.log_noise, target, bend, _NOISE_GP_RATE * rate
-        )
+        slower = _NOISE_GP_RATE * rate
+        noise = self.log_noise.natural_step(projection.log_noise, target, bend, slower)
         return eqx.tree_at(lambda p: (p.latent, p.log_noise), self, (latent, noise))
 
     def kl(self) -> Scalar:
@@ -241,9 +239,8 @@ class GP(ProcessPrior, GatePrior):
     def build(self, context: BuildContext) -> GPProcess:
         noise = parameter(self.noise_std, prior=self.noise_prior, name="noise_std")
         if noise.automatic and noise.prior is None:
-            noise = dataclasses.replace(
-                noise, prior=LogNormal(NOISE_MEDIAN * context.y_unit, NOISE_WIDTH)
-            )
+            prior = LogNormal(NOISE_MEDIAN * context.y_unit, NOISE_WIDTH)
+            noise = dataclasses.replace(noise, prior=prior)
         return GPProcess(
             self.latent(context, n_outputs=len(context.y_unit)),
             noise.in_units(context.y_unit).starting_at(context.noise_std),

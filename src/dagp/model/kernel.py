@@ -16,7 +16,7 @@ import numpy as np
 
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Columns, Float, Inputs, PerPoint, Scalar
-from dagp.model.parameters import Parameter, is_parameter, parameter
+from dagp.model.parameters import Parameter, is_parameter, parameter, parameters_of
 
 Point = Float[Array, " D"]
 
@@ -50,9 +50,8 @@ class Kernel(eqx.Module):
     ) -> "Kernel":
         """This kernel for standardised data.
 
-        One standardised unit of input column d holds ``x_unit[d]`` of the user's, one of the
-        kernel's value holds ``exp(log_variance_unit)``. Length scales that were not stated start at
-        `lengthscale` standardised units.
+        One standardised unit of input column d holds ``x_unit[d]`` of the user's, one of the value
+        ``exp(log_variance_unit)``. Length scales that were not stated start at `lengthscale`.
         """
 
     def select(self, X: Float[Array, "... D"]) -> Float[Array, "... A"]:
@@ -62,10 +61,9 @@ class Kernel(eqx.Module):
     def __call__(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
         """Covariance matrix between the rows of `A` and the rows of `B`."""
         if jnp.ndim(A) != 2 or jnp.ndim(B) != 2 or A.shape[1] != B.shape[1]:
-            raise ValueError(
-                "A kernel takes two arrays of shape (n, columns) with equal columns, "
-                f"got {jnp.shape(A)} and {jnp.shape(B)}."
-            )
+            expected = "two arrays of shape (n, columns) with equal columns"
+            found = f"{jnp.shape(A)} and {jnp.shape(B)}"
+            raise ValueError(f"A kernel takes {expected}, got {found}.")
         return self.matrix(self.select(jnp.asarray(A)), self.select(jnp.asarray(B)))
 
     def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
@@ -183,9 +181,8 @@ def _number(p: Parameter) -> str:
 def check_columns(kernel: Any, columns: int) -> None:
     """Whether this is a kernel, and one for inputs of so many columns."""
     if not isinstance(kernel, Kernel):
-        raise ValueError(
-            f"kernel must be one of dagp.kernels, such as SquaredExponential(), got {kernel!r}."
-        )
+        expected = "one of dagp.kernels, such as SquaredExponential()"
+        raise ValueError(f"kernel must be {expected}, got {kernel!r}.")
     if isinstance(kernel, Sum | Product):
         check_columns(kernel.first, columns)
         check_columns(kernel.second, columns)
@@ -193,9 +190,7 @@ def check_columns(kernel: Any, columns: int) -> None:
     if kernel.active is not None and not all(-columns <= c < columns for c in kernel.active):
         raise ValueError(f"{kernel!r} asks for a column that X, with {columns} columns, lacks.")
     seen = columns if kernel.active is None else len(kernel.active)
-    for node in jax.tree.leaves(kernel, is_leaf=is_parameter):
-        if is_parameter(node) and np.size(node.raw) not in (1, seen):
-            raise ValueError(
-                f"{kernel!r} has a parameter for each of {np.size(node.raw)} columns, "
-                f"and sees {seen}."
-            )
+    for size in (np.size(node.raw) for node in parameters_of(kernel)):
+        if size not in (1, seen):
+            expected = f"a parameter for each of {size} columns, and sees {seen}"
+            raise ValueError(f"{kernel!r} has {expected}.")

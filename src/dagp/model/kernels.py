@@ -1,7 +1,6 @@
 """Kernels that users combine: stationary, periodic, linear and white.
 
-Parameters are stated in the user's units. One that is left out is chosen from the data, with one
-length scale per input.
+Parameters are in the user's units; one left out is chosen from the data (length scales per input).
 """
 
 import abc
@@ -256,7 +255,6 @@ class Linear(Kernel):
     variance : float, array of shape (D,) or Parameter, default=None
         Variance of the slopes.
     active : sequence of int, default=None
-        Input columns the kernel sees; all if None.
 
     Examples
     --------

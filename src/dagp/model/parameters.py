@@ -1,12 +1,12 @@
 """Parameters: constrained, with a unit, possibly with a prior, possibly frozen.
 
 Every number the optimiser may move is a `Parameter`. `in_user_units` is its value in the units of
-the data, in which priors and results are stated; `value` is in standardised units, in which the
-model computes with numbers of order one.
+the data, in which priors and results are stated; `value` is in standardised units, of order one.
 """
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 import equinox as eqx
@@ -246,15 +246,24 @@ def fixed(value: Any, *, support: Support = "positive") -> Any:
     True
     """
     if isinstance(value, eqx.Module) and not is_parameter(value):
-        return jax.tree.map(
-            lambda p: fixed(p) if is_parameter(p) else p, value, is_leaf=is_parameter
-        )
+        return map_parameters(fixed, value)
     return dataclasses.replace(parameter(value, support=support), frozen=True)
 
 
 def is_parameter(node: Any) -> bool:
     """Whether a node of a tree is a `Parameter`."""
     return isinstance(node, Parameter)
+
+
+def parameters_of(tree: Any) -> list[Any]:
+    """The parameters in a tree."""
+    return list(filter(is_parameter, jax.tree.leaves(tree, is_leaf=is_parameter)))
+
+
+def map_parameters(function: Callable[[Parameter], Any], tree: Tree) -> Tree:
+    """A tree with its parameters replaced by what `function` makes of them."""
+    nodes, structure = jax.tree.flatten(tree, is_leaf=is_parameter)
+    return jax.tree.unflatten(structure, [function(n) if is_parameter(n) else n for n in nodes])
 
 
 def trainable(tree: Tree) -> Tree:
@@ -288,11 +297,9 @@ def tied(tree: Tree) -> Tree:
 
 def log_prior(tree: Any) -> Scalar:
     """Sum of the log priors in the tree, as densities of the *logarithms* of the parameters."""
-    nodes = filter(is_parameter, jax.tree.leaves(tree, is_leaf=is_parameter))
-    return sum(
-        (jnp.sum(p.prior.log_prob(p.in_user_units) + p.raw) for p in nodes if p.prior is not None),
-        start=jnp.asarray(0.0),
-    )
+    known = [p for p in parameters_of(tree) if p.prior is not None]
+    densities = (jnp.sum(p.prior.log_prob(p.in_user_units) + p.raw) for p in known)
+    return sum(densities, start=jnp.asarray(0.0))
 
 
 def _positive(value: Any, name: str) -> np.ndarray:

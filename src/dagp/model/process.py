@@ -12,7 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
+from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
 from dagp.model.sparse_gp import LatentFunction, Marginals, Projection
 from dagp.model.variational import GaussianQ
 
@@ -112,12 +112,7 @@ class Process(eqx.Module):
 
     @abc.abstractmethod
     def natural_step(
-        self,
-        projection: Any,
-        marginals: Any,
-        y: Outputs,
-        responsibility: PerPoint,
-        rate: Scalar | float,
+        self, projection: Any, marginals: Any, y: Outputs, responsibility: PerPoint, rate: Rate
     ) -> "Process":
         """A natural-gradient step of q, each point weighted by its `responsibility`."""
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from dagp.core.linalg import jitter_used, quadratic, whitener
 from dagp.core.tags import storable
-from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Scalar
+from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
 from dagp.model.kernel import Kernel, check_columns
 from dagp.model.means import Mean
 from dagp.model.parameters import Parameter
@@ -69,7 +69,7 @@ class LatentFunction(eqx.Module):
 
     @abc.abstractmethod
     def natural_step(
-        self, projection: Projection, target: Outputs, weight: Outputs, rate: Scalar | float
+        self, projection: Projection, target: Outputs, weight: Outputs, rate: Rate
     ) -> "LatentFunction":
         """One natural-gradient step of the last layer's q; see `SparseGP.natural_step`."""
 
@@ -131,7 +131,7 @@ class SparseGP(LatentFunction):
         return Marginals(mean, variance)
 
     def natural_step(
-        self, projection: Projection, target: Outputs, weight: Outputs, rate: Scalar | float
+        self, projection: Projection, target: Outputs, weight: Outputs, rate: Rate
     ) -> "SparseGP":
         """One natural-gradient step on an ELBO that depends on q through its marginals.
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dagp.core.linalg import cholesky_positive_definite, inverse_factor, log_det
 from dagp.core.tags import storable
-from dagp.core.typing import Array, Float, Scalar
+from dagp.core.typing import Array, Float, Rate, Scalar
 from dagp.model.parameters import Parameter, parameter
 
 
@@ -100,10 +100,7 @@ class NaturalGaussian(GaussianQ):
         return self
 
     def moved(
-        self,
-        precision: Float[Array, "*K P M M"],
-        shift: Float[Array, "*K P M"],
-        rate: Scalar | float,
+        self, precision: Float[Array, "*K P M M"], shift: Float[Array, "*K P M"], rate: Rate
     ) -> "NaturalGaussian":
         """A natural-gradient step: the weighted average of q and its target."""
         return NaturalGaussian(

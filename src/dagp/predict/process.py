@@ -12,7 +12,7 @@ from dagp.core.precision import numerics
 from dagp.core.random import as_random_state
 from dagp.core.typing import Array, Float, Inputs, RandomState, Table
 from dagp.model.kernel import Kernel
-from dagp.model.parameters import Parameter, is_parameter
+from dagp.model.parameters import Parameter, map_parameters
 from dagp.model.process import Process
 from dagp.model.sparse_gp import SparseGP
 from dagp.predict.posterior import Posterior
@@ -73,9 +73,8 @@ class FittedProcess:
             Whether to return the standard deviation (without noise) too.
         """
         X = check_inputs(self.estimator, X, reset=False)
-        alone = self.posterior.mixture(X, noise=False, flat=self.estimator.flat_).marginal(
-            self.index
-        )
+        mixture = self.posterior.mixture(X, noise=False, flat=self.estimator.flat_)
+        alone = mixture.marginal(self.index)
         mean = alone.mean()
         return (mean, np.sqrt(alone.variance())) if return_std else mean
 
@@ -183,4 +182,4 @@ def _in_user_units(kernel: Kernel) -> Kernel:
         unit = np.zeros(()) if p.support == "positive" else np.ones(())
         return dataclasses.replace(p, raw=np.asarray(p.raw, np.float64), unit=unit)
 
-    return jax.tree.map(lambda p: plain(p) if is_parameter(p) else p, kernel, is_leaf=is_parameter)
+    return map_parameters(plain, kernel)

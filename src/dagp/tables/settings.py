@@ -6,13 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from dagp.core.precision import DTYPES
 from dagp.inference.concrete import Concrete
 from dagp.model.gp import GP
-from dagp.model.parameters import is_parameter
+from dagp.model.parameters import parameters_of
 from dagp.model.process import ProcessPrior
 
 AUTO_PROCESSES = 6
@@ -97,8 +96,8 @@ def _check_ties(priors: list[ProcessPrior]) -> None:
     """Raise unless tied parameters, which have one value, have the same initial value."""
     initial: dict[str, Any] = {}
     for prior in priors:
-        for node in jax.tree.leaves(list(vars(prior).values()), is_leaf=is_parameter):
-            if not is_parameter(node) or node.tie is None:
+        for node in parameters_of(list(vars(prior).values())):
+            if node.tie is None:
                 continue
             first = initial.setdefault(node.tie, node.raw)
             if np.shape(first) != np.shape(node.raw) or np.any(first != node.raw):
