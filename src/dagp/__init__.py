@@ -41,24 +41,16 @@ __all__ = [
     "plot",
 ]
 
-# Module of each name. JAX, scikit-learn and matplotlib take seconds to import, so names are
-# imported on first access.
+# Module of each name, imported on first access: JAX and scikit-learn take seconds to import.
 _HOMES = {
     "DAGP": "estimator",
     "GP": "model.gp",
     "Concrete": "inference.concrete",
     "DeepGP": "model.deep",
-    "FitError": "core.errors",
-    "Gamma": "model.parameters",
-    "HalfCauchy": "model.parameters",
-    "LogNormal": "model.parameters",
     "Mixture": "predict.mixture",
-    "Noise": "model.clutter",
-    "SearchWarning": "core.errors",
-    "StorageError": "core.errors",
-    "Uniform": "model.clutter",
-    "fixed": "model.parameters",
-    "parameter": "model.parameters",
+    **dict.fromkeys(("FitError", "SearchWarning", "StorageError"), "core.errors"),
+    **dict.fromkeys(("Noise", "Uniform"), "model.clutter"),
+    **dict.fromkeys(("Gamma", "HalfCauchy", "LogNormal", "fixed", "parameter"), "model.parameters"),
 }
 _MODULES = ("datasets", "kernels", "means", "plot")
 

@@ -285,9 +285,8 @@ def _faded(
         [(*to_rgb(shade), a) for a in power] for power in (likely**0.5, 0.3 * likely**0.7)
     )
     line = np.stack([x, mean], axis=1)
-    ax.add_collection(
-        LineCollection(list(np.stack([line[:-1], line[1:]], axis=1)), colors=strong, lw=2)
-    )
+    segments = np.stack([line[:-1], line[1:]], axis=1)
+    ax.add_collection(LineCollection(list(segments), colors=strong, lw=2))
     low, high = (np.stack([x, mean + s * _BAND * std], axis=1) for s in (-1, 1))
     pieces = np.stack([low[:-1], low[1:], high[1:], high[:-1]], axis=1)
     ax.add_collection(PolyCollection(list(pieces), facecolors=pale, edgecolors="none"))

@@ -85,8 +85,7 @@ def _innermost(estimator: Any, X: Table) -> tuple[Density, Table]:
             "transformed outputs. Transform y first, and score the inner estimator."
         )
     if not isinstance(estimator, Density):
-        raise TypeError(
-            "log_score needs an estimator that predicts a density, such as DAGP; "
-            f"{type(estimator).__name__} does not predict one."
-        )
+        found = f"{type(estimator).__name__} does not predict one"
+        expected = "an estimator that predicts a density, such as DAGP"
+        raise TypeError(f"log_score needs {expected}; {found}.")
     return estimator, X

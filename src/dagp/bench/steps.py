@@ -41,13 +41,11 @@ class Size(NamedTuple):
     """Rows of a minibatch; None for full-batch training."""
 
 
-def regimes(
-    rows: int, processes: int, columns: int = COLUMNS, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def regimes(rows: int, processes: int) -> tuple[np.ndarray, np.ndarray]:
     """Synthetic data: each point follows one of several smooth functions."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (rows, columns))
-    towards = rng.standard_normal((columns, processes))
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (rows, COLUMNS))
+    towards = rng.standard_normal((COLUMNS, processes))
     level = np.sin(X @ towards) + 2 * np.arange(processes)
     owner = rng.integers(0, processes, rows)
     y = np.take_along_axis(level, owner[:, None], axis=1) + 0.1 * rng.standard_normal((rows, 1))

@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import jax
@@ -85,15 +85,8 @@ def machine() -> dict[str, Any]:
         "device": str(jax.devices()[0]),
         "load_at_start": os.getloadavg()[0],
         "versions": {"dagp": __version__, "python": platform.python_version()}
-        | {name: _version(name) for name in ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")},
+        | {name: version(name) for name in ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")},
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _steps(plan: Plan) -> dict[str, Any]:

@@ -67,8 +67,6 @@ class CsvTable:
         if cells:
             yield self._part(cells, numbers, wanted)
 
-    # -------------------------------------------------------------------------------- detection
-
     def _find_encoding(self) -> str:
         """UTF-16 by its byte order mark, UTF-8 if the whole file decodes, Latin-1 otherwise."""
         decoder, block = codecs.getincrementaldecoder("utf-8")(), self._file.read(4)
@@ -108,8 +106,6 @@ class CsvTable:
         if delimiter is None:
             self._delimiter = max(_DELIMITERS, key=lambda d: _score(_split(lines, d)))
         return _split(lines, self._delimiter)
-
-    # ---------------------------------------------------------------------------------- reading
 
     def _text(self) -> io.TextIOWrapper:
         self._file.seek(0)

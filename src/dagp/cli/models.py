@@ -59,10 +59,8 @@ def input_columns(model: Model, table: tables.Table, target: str | None) -> list
         return tables.require_columns(table, model.features)
     names = [name for name in table.columns if name != target]
     if len(names) != model.inputs:
-        raise InputError(
-            f"{model.path} has no column names and expects {model.inputs} input column(s); "
-            f"{table.name} has {len(names)}."
-        )
+        expected = f"has no column names and expects {model.inputs} input column(s)"
+        raise InputError(f"{model.path} {expected}; {table.name} has {len(names)}.")
     return names
 
 

@@ -57,9 +57,8 @@ def predict(
             raise InputError(f"{table.name} has a header and no rows.")
         _write(out, names, chain([first], parts), as_json)
     if counts["empty"]:
-        print_message(
-            f"{counts['empty']} of {counts['rows']} rows have empty inputs and no prediction."
-        )
+        share = f"{counts['empty']} of {counts['rows']} rows"
+        print_message(f"{share} have empty inputs and no prediction.")
     if as_json and out != STDOUT:
         echo(json.dumps({"output": out, "columns": names, **counts}))
 

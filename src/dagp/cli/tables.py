@@ -158,17 +158,13 @@ def complete_rows(table: Table, part: Part, names: Sequence[str], drop: bool) ->
         return part
     if not drop:
         row, column = np.argwhere(absent)[0]
-        raise InputError(
-            f"{table.name} has {absent.sum()} empty cell(s), the first in row {part.rows[row]}, "
-            f"column {names[column]!r}; --missing drop omits such rows."
-        )
+        found = f"{absent.sum()} empty cell(s), the first in row {part.rows[row]}"
+        where = f"column {names[column]!r}; --missing drop omits such rows"
+        raise InputError(f"{table.name} has {found}, {where}.")
     if not keep.any():
         raise InputError(f"{table.name}: every row has an empty cell; no rows are left.")
     print_message(f"{int((~keep).sum())} of {len(absent)} rows have empty cells and are dropped.")
     return Part(part.rows[keep], part.values[keep])
-
-
-# ------------------------------------------------------------------------------------- writing
 
 
 def write_csv(file: TextIO, names: Sequence[str], parts: Iterable[Columns]) -> None:

@@ -36,6 +36,5 @@ def numerics(dtype: str = "float64") -> Iterator[None]:
         # JAX raises this type for every failure at run time.
         if not any(word in str(error) for word in _NO_MEMORY):
             raise
-        raise MemoryError(
-            "Not enough memory; a smaller batch_size, or fewer inducing points, need less."
-        ) from error
+        less = "a smaller batch_size, or fewer inducing points, need less"
+        raise MemoryError(f"Not enough memory; {less}.") from error

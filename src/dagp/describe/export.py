@@ -20,15 +20,12 @@ POINT, PROCESS = "point", "process"
 
 def to_xarray(model: "DAGP", data: tuple[Any, Any] | None) -> "xarray.Dataset":
     """See `DAGP.to_xarray`."""
-    rows, processes = model.responsibilities_.shape
+    each, shares = (POINT, PROCESS), model.responsibilities_
+    rows, processes = shares.shape
     noise = np.stack([process.noise_std_ for process in model.processes_])
     noise, noisy = (noise[:, 0], PROCESS) if model.flat_ else (noise, (PROCESS, "output"))
     variables = {
-        "responsibilities": (
-            (POINT, PROCESS),
-            model.responsibilities_,
-            "probability that the process produced the point",
-        ),
+        "responsibilities": (each, shares, "probability that the process produced the point"),
         "assignment": (POINT, model.assignment_, "most probable process"),
         "share": (PROCESS, [p.share_ for p in model.processes_], "share of the data"),
         "active": (PROCESS, model.active_, "whether the process is in use"),

@@ -71,9 +71,7 @@ def _curve(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 def _build(model: Any, processes: int) -> Any:
     """An unfitted model with this number of processes."""
-    settings: dict[str, Any] = (
-        {_COUNT_ARGUMENT[model]: processes} if model in _COUNT_ARGUMENT else {}
-    )
+    settings: dict[str, Any] = {name: processes} if (name := _COUNT_ARGUMENT.get(model)) else {}
     if model is OMGP:
         settings["n_init"] = 12  # It finds two branches from a minority of random starts only.
     return model(**settings, random_state=_SEED)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 PROBES = (-4.0, 2.0)
-"""Inputs at which the gate of the multimodal data is tested: two of its three functions coincide
-at the first, none at the second."""
+"""Inputs at which the gate is tested: two functions coincide at the first, none at the second."""
 _TOLERANCE = 0.07
 """Maximum error of a mixing weight."""
 _USED = 0.01

@@ -1,7 +1,6 @@
 """Runs the fits of an experiment in parallel, resumable, with results recorded in a CSV file.
 
-A fit depends on its variant, model and seed only, so results do not depend on the number of
-workers or the order in which fits end.
+A fit depends on its variant, model and seed only, not on the number of workers or their order.
 """
 
 import csv

@@ -18,7 +18,7 @@ except ModuleNotFoundError:  # pragma: no cover  (Windows: temporary files of ki
 _DRAFT = ".draft"
 
 
-def replace(path: str | Path, fill: Callable[[BinaryIO], None]) -> Path:
+def replace(path: str | Path, fill: Callable[[BinaryIO], object]) -> Path:
     """Write a file atomically: the path always holds the old or the new one, complete."""
     path = Path(path)
     try:
@@ -87,13 +87,9 @@ def _tidy(path: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Flush the directory entry to disk, where the file system supports it."""
-    try:
+    with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # pragma: no cover
-        return
-    try:
-        os.fsync(handle)
-    except OSError:  # pragma: no cover
-        pass
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

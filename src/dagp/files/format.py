@@ -89,14 +89,9 @@ def save(path: str | Path, kind: str, about: Mapping[str, Any], tree: Any) -> Pa
     encoded = _encode(tree, arrays, 0)
     declared, place = [], 0
     for array in arrays:
-        declared.append(
-            {
-                "dtype": str(array.dtype),
-                "shape": list(array.shape),
-                "place": place,
-                "digest": hashlib.blake2b(array.data, digest_size=16).hexdigest(),
-            }
-        )
+        digest = hashlib.blake2b(array.data, digest_size=16).hexdigest()
+        values = (str(array.dtype), list(array.shape), place, digest)
+        declared.append(dict(zip(_DECLARED, values, strict=True)))
         place += _rounded(array.nbytes)
     description = {"kind": kind, "about": dict(about), "tree": encoded, "arrays": declared}
     text = json.dumps(description, ensure_ascii=False, allow_nan=False).encode()
@@ -136,12 +131,9 @@ def _begin(header: int) -> int:
 def _encode(value: Any, arrays: list[np.ndarray], depth: int) -> Any:
     """A value as JSON; arrays are appended to the list and referred to by number."""
     if depth > _DEEPEST:
-        raise StorageError(
-            f"Cannot save objects nested too deeply: the limit is {_DEEPEST} levels."
-        )
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
+        limit = f"the limit is {_DEEPEST} levels"
+        raise StorageError(f"Cannot save objects nested too deeply: {limit}.")
+    if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and not isinstance(value, np.floating):
         return value if np.isfinite(value) else {_MARK: "float", "text": repr(value)}
@@ -160,10 +152,8 @@ def _encode(value: Any, arrays: list[np.ndarray], depth: int) -> Any:
             f"{type(value).__qualname__} cannot be saved: the class is not registered. "
             "Register it with dagp.storage.register."
         )
-    return {
-        _MARK: tag,
-        "fields": {field: _encode(getattr(value, field), arrays, depth + 1) for field in fields},
-    }
+    parts = {field: _encode(getattr(value, field), arrays, depth + 1) for field in fields}
+    return {_MARK: tag, "fields": parts}
 
 
 def _encode_array(value: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
@@ -226,9 +216,8 @@ def _header(file: BinaryIO, path: Path) -> Header:
         raise StorageError(f"{path} is not a dagp file.")
     _, version, length, digest = _PREFIX.unpack(prefix)
     if version > FORMAT:
-        raise StorageError(
-            f"{path} has format version {version}; this dagp reads up to {FORMAT}. Update dagp."
-        )
+        readable = f"this dagp reads up to {FORMAT}. Update dagp."
+        raise StorageError(f"{path} has format version {version}; {readable}")
     if length > min(_LONGEST_HEADER, size):
         raise StorageError(f"{path} is damaged or cut short: its description needs {length} bytes.")
     text = file.read(length)

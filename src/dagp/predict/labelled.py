@@ -16,11 +16,7 @@ def dataset(
     coordinates: Mapping[str, Any],
     about: Mapping[str, Any],
 ) -> "xarray.Dataset":
-    """A dataset of variables, each with dimensions, values and description.
-
-    >>> dict(dataset({"y": ("point", [1.0, 2.0], "outputs")}, {}, {}).sizes)
-    {'point': 2}
-    """
+    """A dataset of variables, each with dimensions, values and description."""
     try:
         import xarray
     except ModuleNotFoundError as missing:

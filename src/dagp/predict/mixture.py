@@ -81,15 +81,9 @@ class Mixture:
         owners = tuple(int(process) for process in np.ravel(owner)) or tuple(range(size))
         _check(weights, means, variances, flags, owners)
         weights = weights / weights.sum(axis=1, keepdims=True)
-        fields = {
-            "weights": weights,
-            "means": means,
-            "variances": variances,
-            "uniform": flags,
-            "owner": owners,
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)  # the class is frozen
+        values = (weights, means, variances, flags, owners)
+        for field, value in zip(dataclasses.fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)  # the class is frozen
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -239,8 +233,7 @@ class Mixture:
     def modes(self) -> list[Points]:
         """Local maxima of the density of each point, highest first; for one output.
 
-        Maxima are those of the normal components. A point without normal components has one mode,
-        the middle of its highest flat part.
+        Maxima are those of the normal components; without any, the middle of the highest flat part.
 
         >>> Mixture([[0.3, 0.7]], [[-5.0, 5.0]], [[1.0, 1.0]]).modes()[0].round(3)
         array([ 5., -5.])
@@ -286,9 +279,8 @@ class Mixture:
         total = weights.sum(axis=1, keepdims=True)
         weights = np.where(total > 0, weights, 1 / len(mine)) / np.where(total > 0, total, 1.0)
         flags = tuple(self.uniform[c] for c in mine)
-        return Mixture(
-            weights, self.means[:, mine], self.variances[:, mine], flags, [0] * len(mine)
-        )
+        parts = (weights, self.means[:, mine], self.variances[:, mine])
+        return Mixture(*parts, flags, [0] * len(mine))
 
     def to_xarray(self) -> "xarray.Dataset":
         """As a dataset with dimensions point, component and, if there are several, output.
@@ -365,31 +357,20 @@ def _check_level(level: float) -> float:
     return float(level)
 
 
-def _check(
-    weights: Array,
-    means: Array,
-    variances: Array,
-    uniform: tuple[bool, ...],
-    owner: tuple[int, ...],
-) -> None:
+def _check(weights: Array, means: Array, variances: Array, uniform: Values, owner: Values) -> None:
     if weights.ndim != 2 or weights.shape[1] == 0:
         raise ValueError(f"weights must be of shape (N, K), got {weights.shape}.")
     if means.ndim not in (2, 3) or means.shape[:2] != weights.shape:
-        raise ValueError(
-            f"means must be of shape (N, K) or (N, K, P) with (N, K) = {weights.shape}, "
-            f"got {means.shape}."
-        )
+        expected = f"(N, K) or (N, K, P) with (N, K) = {weights.shape}"
+        raise ValueError(f"means must be of shape {expected}, got {means.shape}.")
     if variances.shape != means.shape:
         raise ValueError(f"variances must be of shape {means.shape}, got {variances.shape}.")
-    if len(uniform) != weights.shape[1]:
-        raise ValueError(
-            f"uniform must hold one flag per component, {weights.shape[1]}, got {len(uniform)}."
-        )
-    if len(owner) != weights.shape[1] or set(owner) != set(range(max(owner, default=-1) + 1)):
-        raise ValueError(
-            f"owner must hold one process per component ({weights.shape[1]}), without gaps from 0, "
-            f"got {owner}."
-        )
+    K = weights.shape[1]
+    if len(uniform) != K:
+        raise ValueError(f"uniform must hold one flag per component, {K}, got {len(uniform)}.")
+    if len(owner) != K or set(owner) != set(range(max(owner, default=-1) + 1)):
+        expected = f"one process per component ({K}), without gaps from 0"
+        raise ValueError(f"owner must hold {expected}, got {owner}.")
     if not (np.all(weights >= 0) and np.all(np.abs(weights.sum(axis=1) - 1) < 1e-4)):
         raise ValueError("weights must not be negative and must sum to one in every row.")
     if not np.all(np.isfinite(means)):

@@ -1,7 +1,6 @@
 """The posterior: predictions of a trained model in the user's units.
 
-Inputs are processed in chunks of one size, so that memory is bounded and a new number of rows needs
-no compilation.
+Inputs come in chunks of one size: memory is bounded, and other row counts need no compilation.
 """
 
 import operator
@@ -24,6 +23,7 @@ from dagp.model.process import Components
 from dagp.predict.mixture import Mixture
 
 CHUNK = 1024
+Rows = Float[np.ndarray, "N D"]
 
 
 @jax.jit
@@ -57,9 +57,7 @@ class Posterior:
     units: Units
     dtype: str = "float64"
 
-    def mixture(
-        self, X: Float[np.ndarray, "N D"], *, noise: bool = True, flat: bool = True
-    ) -> Mixture:
+    def mixture(self, X: Rows, *, noise: bool = True, flat: bool = True) -> Mixture:
         """The predictive mixture; `flat` drops the axis of a single output."""
         weights, parts = self._predictive(X)
         columns = []
@@ -80,10 +78,10 @@ class Posterior:
             means, variances = means[..., 0], variances[..., 0]
         return Mixture(weights[:, owner] * np.array(masses), means, variances, uniform, owner)
 
-    def gate(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N K"]:
+    def gate(self, X: Rows) -> Float[np.ndarray, "N K"]:
         return self._predictive(X)[0]
 
-    def noise_std(self, X: Float[np.ndarray, "N D"], k: int) -> Float[np.ndarray, "N P"]:
+    def noise_std(self, X: Rows, k: int) -> Float[np.ndarray, "N P"]:
         """Standard deviation of an observation of process k around its function."""
         part = self._predictive(X)[1][k]
         if self.model.process(k).function is not None:
@@ -94,18 +92,11 @@ class Posterior:
         return np.sqrt(variance) * self.units.y_unit
 
     def responsibilities(
-        self,
-        X: Float[np.ndarray, "N D"],
-        y: Float[np.ndarray, "N P"],
-        labels: Int[np.ndarray, " N"],
+        self, X: Rows, y: Float[np.ndarray, "N P"], labels: Int[np.ndarray, " N"]
     ) -> Float[np.ndarray, "N K"]:
         """q(a) at training rows: the optimal responsibilities of the ELBO."""
-        columns = (
-            self.units.standard_x(X),
-            self.units.standard_y(y),
-            np.ones(len(X)),
-            label_log_mask(labels, self.model.n_processes),
-        )
+        known = label_log_mask(labels, self.model.n_processes)
+        columns = (self.units.standard_x(X), self.units.standard_y(y), np.ones(len(X)), known)
         with numerics(self.dtype):
             parts = [
                 np.asarray(_responsibilities(self.model, Batch(*chunk)), np.float64)
@@ -114,7 +105,7 @@ class Posterior:
         found = np.concatenate(parts)[: len(X)]
         return found / found.sum(axis=1, keepdims=True)
 
-    def _predictive(self, X: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, list[Components]]:
+    def _predictive(self, X: Rows) -> tuple[np.ndarray, list[Components]]:
         """Mixing weights, and the components of each process in standardised units."""
         weights, groups = [], []
         with numerics(self.dtype):

@@ -266,9 +266,8 @@ def _rising_root(f: Callable, lower: Array, upper: Array, fatol: float) -> Array
         value, derivative = f(y, which)
         low = lower[which] = np.where(value < 0, y, lower[which])
         high = upper[which] = np.where(value < 0, upper[which], y)
-        with np.errstate(
-            over="ignore"
-        ):  # a step at zero slope leaves the bracket, and is not taken
+        # A step at zero slope leaves the bracket, and is not taken.
+        with np.errstate(over="ignore"):
             newton = y - value / np.maximum(derivative, _TINY)
         short = np.abs(newton - y) <= 0.7 * stride[which]
         following = np.where(short & (newton > low) & (newton < high), newton, 0.5 * (low + high))

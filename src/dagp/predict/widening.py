@@ -23,8 +23,7 @@ WHOLE = 8 * CHUNK
 def widened(posterior: Posterior, sample: Sample, batch: Batch | None = None) -> Posterior:
     """The posterior with q(f) widened for uncertain assignments (see `linear_response`).
 
-    Deep functions are not changed. `sample` are the training data as in `Prepared`; `batch` are the
-    same on the devices, if they fit together.
+    Deep functions stay. `sample` are the rows as in `Prepared`, `batch` the same on the devices.
     """
     model = posterior.model
     if model.n_processes == 1 or not any(group.can_widen for group in model.groups):
@@ -32,9 +31,8 @@ def widened(posterior: Posterior, sample: Sample, batch: Batch | None = None) ->
     lost: Any = None
     with numerics(posterior.dtype):
         for piece in _batches(sample, model.n_processes) if batch is None else [batch]:
-            part = jax.tree.map(
-                lambda a: to_host(a).astype(np.float64), evaluate(model, piece).lost
-            )
+            found = evaluate(model, piece).lost
+            part = jax.tree.map(lambda a: to_host(a).astype(np.float64), found)
             lost = part if lost is None else jax.tree.map(np.add, lost, part)
     groups = tuple(
         group if loss is None else _without(group, loss)
@@ -62,8 +60,5 @@ def _without(group: Process, lost: Float[np.ndarray, "G P M M"]) -> Process:
     # The posterior is not wider than the prior, whose precision is one in every direction.
     after = (vectors * np.maximum(values, 1.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     mean = np.linalg.solve(before, shift[..., None])
-    return group.with_function_q(
-        NaturalGaussian(
-            after.astype(q.precision.dtype), (after @ mean)[..., 0].astype(q.shift.dtype)
-        )
-    )
+    shift = (after @ mean)[..., 0].astype(q.shift.dtype)
+    return group.with_function_q(NaturalGaussian(after.astype(q.precision.dtype), shift))

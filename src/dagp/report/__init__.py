@@ -1,12 +1,11 @@
 """Self-contained HTML report of a fitted model, readable offline.
 
-The page contains the script that draws its charts and makes no network requests. The same model
-and data give the same bytes.
+The page makes no network requests. The same model and data give the same bytes.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from dagp.core.typing import Table
 from dagp.files.atomic import replace
@@ -81,8 +80,4 @@ def write(
     'report.html'
     """
     page = html(model, X, y, title=title, settings=settings).encode("utf-8", "replace")
-
-    def fill(file: BinaryIO) -> None:
-        file.write(page)
-
-    return replace(path, fill)
+    return replace(path, lambda file: file.write(page))

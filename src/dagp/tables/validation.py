@@ -83,9 +83,8 @@ def check_spread(sample: Sample, units: Units, dtype: str) -> None:
     """Raise if squares of outputs or differences of inputs exceed floating point."""
     unit = units.y_unit
     if not np.all((unit > _SMALLEST_UNIT) & (unit < 1 / _SMALLEST_UNIT)):
-        raise ValueError(
-            f"y spreads over about {unit.max():.0e}: its square exceeds floating point. Rescale y."
-        )
+        spread = f"y spreads over about {unit.max():.0e}"
+        raise ValueError(f"{spread}: its square exceeds floating point. Rescale y.")
     with np.errstate(over="ignore"):
         wild = np.abs(units.standard_y(sample.y)) > _LARGEST_OUTPUT * np.sqrt(np.finfo(dtype).max)
     if np.any(wild):
@@ -164,10 +163,8 @@ def _one_per_row(values: Any, name: str, rows: int) -> Float[np.ndarray, " N"]:
 
 def _check_length(array: np.ndarray, name: str, rows: int) -> None:
     if len(array) != rows:
-        raise ValueError(
-            "Found input variables with inconsistent numbers of samples: "
-            f"X has {rows} rows and {name} has {len(array)}."
-        )
+        found = f"X has {rows} rows and {name} has {len(array)}"
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {found}.")
 
 
 def _check_finite(array: np.ndarray, name: str, columns: Sequence[str] | None) -> None:
@@ -180,6 +177,5 @@ def _check_finite(array: np.ndarray, name: str, columns: Sequence[str] | None) -
     label = repr(columns[column]) if columns else str(column)
     where = f"row {row}" if array.ndim == 1 else f"row {row}, column {label}"
     hint = " (missing='drop' leaves such rows out)" if word == "NaN" else ""
-    raise ValueError(
-        f"Input {name} contains {word}: {int(wrong.sum())} value(s), the first in {where}{hint}."
-    )
+    found = f"{int(wrong.sum())} value(s), the first in {where}"
+    raise ValueError(f"Input {name} contains {word}: {found}{hint}.")
