@@ -1,8 +1,7 @@
 """Interfaces for user-defined processes and gates.
 
 Subclass `ProcessPrior` and `Process` (or `GatePrior` and `Gate`), and register both classes with
-`dagp.storage.register` so that they can be saved. Fit, predict, mixture, files, summary, plots and
-report use these interfaces alone.
+`dagp.storage.register` so that they can be saved. All else uses these interfaces alone.
 
 >>> issubclass(SparseGP, LatentFunction)
 True

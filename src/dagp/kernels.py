@@ -1,8 +1,7 @@
 """Covariance functions.
 
 Kernels can be added and multiplied; ``active`` restricts one to some of the input columns.
-Parameters are in the user's units. A parameter left out is initialised from the data, with one
-length scale per input (ARD).
+Parameters are in the user's units; those left out start from the data, with ARD length scales.
 
 >>> import numpy as np
 >>> k = 2.0 * SquaredExponential(lengthscale=0.5) + Linear(active=[0])

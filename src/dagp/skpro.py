@@ -36,8 +36,7 @@ _NARROW = 1e-150
 class MixtureDistribution(BaseDistribution):
     """A `Mixture` as a skpro distribution.
 
-    Densities and probabilities are marginals of each output, as everywhere in skpro; samples use
-    one process for all outputs of a row.
+    Densities are marginals of each output, as in all of skpro; a sample has one process per row.
 
     Parameters
     ----------

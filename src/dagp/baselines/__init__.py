@@ -1,7 +1,6 @@
 """Baselines of the paper as scikit-learn estimators: GPs, GP mixtures and neural networks.
 
-They take the same data as `dagp.DAGP`, and those that predict a density return the same `Mixture`,
-so that scores can be compared.
+They take the same data as `dagp.DAGP`; those that predict a density return the same `Mixture`.
 
 >>> from dagp import baselines
 >>> baselines.GPR.capabilities.multimodal, baselines.MDN.capabilities.multimodal

@@ -38,8 +38,7 @@ def setting(default: float, least: float) -> Any:
 class Baseline(RegressorMixin, BaseEstimator):
     """Base class of a baseline with one output.
 
-    A subclass is a dataclass of its settings, and implements `_learn` and `_means` on standardised
-    float64 arrays.
+    A subclass is a dataclass of its settings; `_learn` and `_means` get standardised float64 data.
     """
 
     capabilities: ClassVar[Capabilities]

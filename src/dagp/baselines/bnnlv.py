@@ -31,9 +31,8 @@ from dagp.inference.standardize import padded, padded_length
 WEIGHT_VARIANCE = 1.0
 """Prior variance λ of a weight."""
 INIT_WEIGHT_LOGIT, INIT_LATENT_LOGIT, INIT_LOG_NOISE = -10.0, 5.0, -5.0
-"""Initial values, as in the authors' code: logits of the variances of weights (close to a
-deterministic network) and of z (close to the prior), and log noise variance (too small to explain
-the data, so that z has to)."""
+"""Initial values, as in the authors' code: logits of the variances of weights (near zero) and of z
+(close to the prior), and log noise variance (too small to explain the data, so that z has to)."""
 CHUNK = 1024
 """Points per prediction call."""
 

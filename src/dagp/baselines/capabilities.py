@@ -4,11 +4,7 @@ from typing import NamedTuple
 
 
 class Capabilities(NamedTuple):
-    """Columns of the paper's qualitative comparison of models.
-
-    >>> Capabilities(bayesian=True).names()
-    ['bayesian']
-    """
+    """Columns of the paper's qualitative comparison of models."""
 
     bayesian: bool = False
     """Epistemic uncertainty: the variance of the function grows away from the data."""

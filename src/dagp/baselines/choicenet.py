@@ -75,8 +75,7 @@ def drawn_std(found: Heads) -> PerProcess:
 def drawn_means(weights: Weights, found: Heads, key: Array) -> PerProcess:
     """Component means under one sample of the Cholesky block per point.
 
-    W_k · h is normal given h, so the outputs are sampled directly: two random numbers per
-    component instead of two per feature.
+    W_k · h is normal given h: outputs are sampled directly, by two random numbers per component.
     """
     rho = found.correlations
     towards, away = jax.random.normal(key, (2, *rho.shape))

@@ -78,8 +78,7 @@ class Expert:
     """A GP on a subset of the points (its members), with predictions for all of them.
 
     Adding or removing a point is a rank-one update of the inverse covariance of the n members,
-    O(n²), and of the predictions at all N points, O(Nn). Predictions are then lookups, as they are
-    needed far more often than points move.
+    O(n²), and of the predictions at all N points, O(Nn): lookups are far more frequent than moves.
     """
 
     def __init__(self, X: Inputs, y: PerPoint, logs: LogParams, members: Members = ()):
@@ -239,8 +238,7 @@ def evaluate(
 def hmc_step(expert: Expert, prior: LogNormalPrior, rng: np.random.Generator, tune: bool) -> None:
     """One Hamiltonian Monte Carlo step on an expert's log parameters (Neal 1996).
 
-    With `tune` the step length is adapted to `TARGET_ACCEPTANCE`. For the burn-in only, because
-    adaptation changes the stationary distribution.
+    `tune` adapts the step length: for the burn-in only, as it changes the stationary distribution.
     """
     X, y = expert.X[expert.members], expert.y[expert.members]
 

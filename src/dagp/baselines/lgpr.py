@@ -57,9 +57,6 @@ def leverage_factor(first: PerPoint, second: Float[Array, " N2"]) -> Float[Array
     """Factor by which leverages multiply the covariance.
 
     Positive semi-definite, as cos(a − b) = cos a cos b + sin a sin b.
-
-    >>> [round(float(v), 3) for v in leverage_factor(np.ones(1), np.array([1.0, 0.5, -1.0]))[0]]
-    [1.0, 0.707, -1.0]
     """
     return jnp.cos(np.pi / 2 * (first[:, None] - second))
 
@@ -140,8 +137,7 @@ class LGPR(DensityBaseline):
     Parameters
     ----------
     kernel : Kernel or None, default=None
-        Kernel in the units of the data; squared exponential with one length scale per input if
-        None.
+        Kernel in the units of the data; None: squared exponential, one length scale per input.
     leverage_penalty : float, default=1.5
         Log evidence that one point must gain to give up one unit of leverage.
     max_iter : int, default=100

@@ -18,8 +18,7 @@ from dagp.inference.standardize import padded, padded_length
 from dagp.inference.train import ADAM, BLOCK, adam_step
 
 FINAL_RATE = 0.1
-"""Final learning rate relative to the initial one, reached along a half cosine: small late steps
-average out the noise of the minibatches."""
+"""Final relative to initial learning rate (half cosine): small late steps average out the noise."""
 
 
 class Layer(NamedTuple):
@@ -59,8 +58,7 @@ def sum_of_squares(tree: Any) -> Scalar:
 
 
 Loss = Callable[[Any, Minibatch, Array], Scalar]
-"""Function of parameters, minibatch and random key. Module-level or hashable, not a closure: it is
-the key of the compiled code."""
+"""Function of parameters, minibatch and random key; hashable: the key of the compiled code."""
 
 
 @dataclass(frozen=True)

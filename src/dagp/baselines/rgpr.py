@@ -79,10 +79,8 @@ class RGPR(DensityBaseline):
 
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         if self.n_samples > (kept := self.n_sweeps - self.burn_in):
-            raise ValueError(
-                f"n_samples must not exceed the {kept} sweeps that follow the burn-in, "
-                f"got {self.n_samples}."
-            )
+            most = f"the {kept} sweeps that follow the burn-in"
+            raise ValueError(f"n_samples must not exceed {most}, got {self.n_samples}.")
         prior = LogNormalPrior.vague(X.shape[1])
         chain = Chain(X, y, prior, alpha=self.alpha, n_auxiliary=self.n_auxiliary)
         self.samples_: list[ChainSample] = run_chain(

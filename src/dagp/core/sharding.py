@@ -18,8 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 ROWS = "rows"
 _mesh: ContextVar[Mesh | None] = ContextVar("mesh of the row sharding", default=None)
-"""Owned by `dagp.distributed`: only `distributed.together` sets it, through `use_mesh`; the
-functions below read it."""
+"""Owned by `dagp.distributed`: only `distributed.together` sets it, through `use_mesh`."""
 
 
 @contextmanager

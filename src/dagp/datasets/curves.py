@@ -12,7 +12,8 @@ from sklearn.utils import Bunch
 from dagp.core.random import as_random_state
 from dagp.core.typing import RandomState
 
-Function = Callable[[np.ndarray], np.ndarray]
+Array = np.ndarray
+Function = Callable[[Array], Array]
 """Maps inputs (N,) to (N,), or to (N, K) for K curves together."""
 
 END = 10.0
@@ -74,7 +75,7 @@ def _strands(
     size = rng.uniform(0.85, 1.15, processes)
     trend, own = wave(rng), [wave(rng) for _ in range(processes)]
 
-    def curves(x: np.ndarray) -> np.ndarray:
+    def curves(x: Array) -> Array:
         t = 2 * np.pi * x / END
         angle = crossings / 2 * (t + 0.4 * np.sin(t + warp))
         cosines = size * np.cos(angle[:, None] + phase)
@@ -98,7 +99,7 @@ def _paths(targets: int, rng: np.random.RandomState) -> Function:
     start, velocity = start[order], (end[::-1] - start)[order] / END
     manoeuvres = [wave(rng) for _ in range(targets)]
 
-    def paths(x: np.ndarray) -> np.ndarray:
+    def paths(x: Array) -> Array:
         moved = np.stack([single(x) for single in manoeuvres], axis=1)
         return start + velocity * x[:, None] + 0.2 * moved
 
@@ -135,8 +136,8 @@ def _cross_clearly(curves: Function, crossings: int, steepness: float, apart: fl
 def observe(
     curves: Function,
     std: Function | float,
-    x: np.ndarray,
-    process: np.ndarray,
+    x: Array,
+    process: Array,
     n_test: int,
     rng: np.random.RandomState,
 ) -> Bunch:
@@ -149,20 +150,13 @@ def observe(
     return one_input(x, y, process, grid, curves(grid), separable=clear)
 
 
-def one_input(
-    x: np.ndarray,
-    y: np.ndarray,
-    process: np.ndarray,
-    grid: np.ndarray,
-    y_test: np.ndarray,
-    **more: Any,
-) -> Bunch:
+def one_input(x: Array, y: Array, process: Array, grid: Array, y_test: Array, **more: Any) -> Bunch:
     """A data set with one input, tested on a grid."""
     names = {"feature_names": ["x"], "target_names": ["y"]} | more
     return Bunch(X=x[:, None], y=y, process=process, X_test=grid[:, None], y_test=y_test, **names)
 
 
-def separable(truth: np.ndarray, std: np.ndarray, process: np.ndarray) -> np.ndarray:
+def separable(truth: Array, std: Array, process: Array) -> Array:
     """Whether every other curve is far enough from each row's own; both arrays are (N, K)."""
     own = process[:, None]
     gap = np.abs(truth - np.take_along_axis(truth, own, axis=1))

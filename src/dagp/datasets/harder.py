@@ -29,8 +29,7 @@ def crossings(
     """Smooth curves of which every two cross a given number of times.
 
     The curves share a trend on [0, 10] and oscillate over about `processes` units. Crossings are
-    never at a flat angle and never where another pair crosses. Each row comes from one of the
-    curves with equal probability.
+    never at a flat angle and never where another pair crosses. Every curve is equally probable.
 
     Parameters
     ----------
@@ -73,6 +72,8 @@ def heteroscedastic(
 ) -> Bunch:
     """Two curves that cross, with heteroscedastic noise of different levels.
 
+    The Bunch also holds the noise standard deviations ``std_test`` of shape (n_test, 2).
+
     Parameters
     ----------
     noise : float, default=0.02
@@ -86,11 +87,6 @@ def heteroscedastic(
     n, n_test : int, default=400 and 1000
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
-
-    Returns
-    -------
-    Bunch
-        Also the noise standard deviations ``std_test`` of shape (n_test, 2).
 
     Examples
     --------
@@ -160,8 +156,8 @@ def switch(
 ) -> Bunch:
     """One process left of a switch point in the input, another one right of it.
 
-    The switch point is drawn from the middle 60 % of the range [0, 10]; the right process has a
-    shorter length scale. All rows are ``separable`` but those within 1 % of the range around it.
+    The switch point, ``switch``, is drawn from the middle 60 % of the range [0, 10]; right of it,
+    process 1 has a shorter length scale. Only rows within 0.1 of it are not ``separable``.
 
     Parameters
     ----------
@@ -172,11 +168,6 @@ def switch(
     n, n_test : int, default=400 and 1000
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
-
-    Returns
-    -------
-    Bunch
-        Also the switch point ``switch``; process 0 is left.
 
     Examples
     --------
@@ -220,7 +211,8 @@ def trajectories(
 
     Targets move along a line for ten units of time at nearly constant velocity; every two pass
     each other once. Each scan, at regular intervals, observes one target or clutter. Clutter is
-    ``separable`` at least four noise standard deviations away from every target.
+    process number `targets`, uniform on the range ``observed``, and ``separable`` at least four
+    noise standard deviations away from every target.
 
     Parameters
     ----------
@@ -232,11 +224,6 @@ def trajectories(
     n, n_test : int, default=600 and 1000
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
-
-    Returns
-    -------
-    Bunch
-        Also ``observed``, the range of the clutter, which is process number `targets`.
 
     Examples
     --------
@@ -279,7 +266,8 @@ def steps(
     """A step function on [-1, 1]: constant levels with jumps of about one.
 
     A composition of smooth functions can represent it, by warping the input first; a single
-    function with one length scale cannot.
+    function with one length scale cannot. The Bunch also holds the places of the ``jumps``;
+    ``y_test`` has noise, ``f_test`` has none.
 
     Parameters
     ----------
@@ -289,11 +277,6 @@ def steps(
     n, n_test : int, default=200 and 1000
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
-
-    Returns
-    -------
-    Bunch
-        Also the places of the ``jumps``; ``y_test`` has noise, ``f_test`` has none.
 
     Examples
     --------

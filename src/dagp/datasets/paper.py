@@ -21,8 +21,8 @@ def noise_separation(
 ) -> Bunch:
     """One smooth function with uniform outliers.
 
-    ``y = cos(πx/2) exp(−(x/2)²)`` plus normal noise for the signal, uniform on [−1, 3] for
-    outliers; x is uniform on [−3, 3].
+    Process 0 is ``y = cos(πx/2) exp(−(x/2)²)`` plus normal noise, process 1 the outliers, uniform
+    on [−1, 3]; x is uniform on [−3, 3]. ``y_test`` of shape (n_test,) is the signal.
 
     Parameters
     ----------
@@ -33,11 +33,6 @@ def noise_separation(
     n, n_test : int, default=1000
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
-
-    Returns
-    -------
-    Bunch
-        Process 0 is the signal, 1 are the outliers; ``y_test`` of shape (n_test,) is the signal.
 
     Examples
     --------
@@ -73,8 +68,7 @@ def multimodal(
     noise : float, default=0.005
         Standard deviation of the noise: 0.005 in the text of the paper, 0.05 in its figure.
     offset : float, default=None
-        Level of the third function; if None, −1 for ``noise < 0.05`` (the text) and −2.25
-        otherwise (the figure).
+        Level of the third function; None is −1 for ``noise < 0.05`` (text), else −2.25 (figure).
     n : int, default=350
         Number of inputs, each observed once per function: 3·n rows.
     n_test : int, default=1000
@@ -118,6 +112,7 @@ def cartpole(
 
     A row is the state before an action (cart position and velocity, pole angle and velocity) and
     the action; the output is the change of the pole angle while the action is held for five steps.
+    Process 0 is the default pole, 1 the short one, also in ``process_test`` of the noisy test rows.
 
     Parameters
     ----------
@@ -130,12 +125,6 @@ def cartpole(
     noise : float, default=0.1
     random_state : int, Generator, RandomState or None, default=None
         As in every data set of `dagp.datasets`.
-
-    Returns
-    -------
-    Bunch
-        Process 0 is the default pole, 1 the short one; test rows are noisy transitions, of the
-        systems in ``process_test``.
 
     Examples
     --------
@@ -198,8 +187,7 @@ def _euler_step(
     total = cart_mass + pole_mass
     sin, cos = np.sin(angle), np.cos(angle)
     push = (force + pole_mass * half_length * turning**2 * sin) / total
-    turn_acceleration = (gravity * sin - cos * push) / (
-        half_length * (4.0 / 3.0 - pole_mass * cos**2 / total)
-    )
+    inertia = half_length * (4.0 / 3.0 - pole_mass * cos**2 / total)
+    turn_acceleration = (gravity * sin - cos * push) / inertia
     acceleration = push - pole_mass * half_length * turn_acceleration * cos / total
     return state + tau * np.stack([velocity, acceleration, turning, turn_acceleration])

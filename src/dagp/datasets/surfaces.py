@@ -21,8 +21,7 @@ def sheets(
 ) -> Bunch:
     """Two smooth surfaces over the square [−1, 1]² that touch without crossing.
 
-    Process 1 is the upper surface. Along a curve, surfaces that cross there fit the rows almost as
-    well: only smoothness favours touching.
+    Process 1 is the upper one. Along a curve, only smoothness favours touching over crossing.
 
     Parameters
     ----------

@@ -1,2 +1,1 @@
-"""A fitted model in words and tables: summary, explanations, export to xarray. Imports `core` and
-`predict`."""
+"""A fitted model in words and tables. Imports `core`, `tables`, `predict` and `files`."""

@@ -1,2 +1,1 @@
-"""What comes in: tables read cell by cell, rows and settings checked. Imports `core`, `model` and
-`inference`."""
+"""Input tables and settings, read and checked. Imports `core`, `model` and `inference`."""

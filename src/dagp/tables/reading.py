@@ -22,15 +22,7 @@ def names(table: Table) -> Sequence[str] | None:
 
 
 def readable(table: Table, name: str) -> Any:
-    """The table in a form that scikit-learn can convert; an error names the invalid column.
-
-    >>> readable([[1, None], [2, 3]], "X")
-    array([[ 1., nan],
-           [ 2.,  3.]])
-    >>> readable(np.array([["a"], ["b"]]), "X")
-    Traceback (most recent call last):
-    ValueError: column 0 of X holds text ('a' in row 0); encode it as numbers or leave it out.
-    """
+    """The table in a form that scikit-learn can convert; an error names the invalid column."""
     if issparse(table):
         return table
     frame = _frame(table)
