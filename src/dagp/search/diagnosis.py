@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
 
 from dagp.core.errors import FitError, SearchWarning
@@ -17,30 +16,13 @@ from dagp.model.association import Batch, DataAssociation
 from dagp.model.gates import Gate
 from dagp.search.race import Contender
 from dagp.search.search import GAIN
+from dagp.search.usage import agreement
 
 SAME = 0.95
 """Share of equally assigned data from which two solutions count as the same."""
 SIMILAR = 0.9
 """The same where one was dropped before it was fully trained."""
 _LARGE_JITTER = 1e-4
-
-
-def agreement(
-    first: Float[np.ndarray, "N K"],
-    second: Float[np.ndarray, "N K"],
-    weight: Float[np.ndarray, " N"],
-) -> float:
-    """Share of the data that two solutions assign alike, up to a permutation of the processes.
-
-    >>> one, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.1, 0.9], [0.8, 0.2]])
-    >>> agreement(one, other, np.ones(2))
-    1.0
-    """
-    K = first.shape[1]
-    pairs = K * first.argmax(axis=1) + second.argmax(axis=1)
-    together = np.bincount(pairs, weight, minlength=K * K).reshape(K, K)
-    rows, columns = linear_sum_assignment(-together)
-    return float(together[rows, columns].sum() / weight.sum())
 
 
 def other_solutions(

@@ -13,6 +13,7 @@ import numpy as np
 
 from dagp.core.typing import Bool, Float
 from dagp.inference.standardize import Sample
+from dagp.search.parts import parts
 from dagp.search.usage import UNUSED, in_use, shares_of_data
 
 
@@ -71,6 +72,17 @@ class View(NamedTuple):
         meet = np.flatnonzero((near & nearest)[1:-1]) + 1
         return x[np.sort(meet[np.argsort(gap[meet], kind="stable")[:_MEETINGS]])]
 
+    def sides(self, i: int, j: int) -> Iterator[Bool[np.ndarray, " N"]]:
+        """For a single input, the points beyond each meeting of functions i and j."""
+        for meeting in self.meetings(i, j):
+            yield self.sample.X[:, 0] > meeting
+
+    def parts(self, i: int, j: int) -> Iterator[Bool[np.ndarray, " N"]]:
+        """For several inputs, parts that the meetings of functions i and j enclose."""
+        noise = np.maximum(np.minimum(self.noise_std[i], self.noise_std[j]), 1e-6)
+        gap = np.linalg.norm((self.means[i] - self.means[j]) / noise, axis=1)
+        return parts(self.sample.X, gap, UNUSED)
+
     def hand_over(self, giver: int, taker: int, where: np.ndarray) -> Float[np.ndarray, "N K"]:
         """Responsibilities with those of `giver` at `where` moved to `taker`."""
         responsibilities = self.responsibilities.copy()
@@ -110,19 +122,13 @@ def split(view: View) -> Iterator[Proposal]:
 
 
 def swap(view: View) -> Iterator[Proposal]:
-    """Exchange two processes beyond an input where their functions meet (one input only)."""
-    if view.sample.X.shape[1] > 1:
-        return
-    x = view.sample.X[:, 0]
+    """Exchange two processes beyond an input where their functions meet, or, with several inputs,
+    in a part of them that such places enclose."""
+    several = view.sample.X.shape[1] > 1
     for i, j in itertools.combinations(view.used, 2):
-        for number, cut in enumerate(view.meetings(i, j)):
-            beyond = x > cut
-            moved = (
-                view.sample.weight[beyond]
-                @ view.responsibilities[beyond]
-                / view.sample.weight.sum()
-            )
-            if min(moved[i], moved[j]) < UNUSED:
+        for number, beyond in enumerate(view.parts(i, j) if several else view.sides(i, j)):
+            held = view.sample.weight[beyond] @ view.responsibilities[beyond]
+            if min(held[[i, j]]) < UNUSED * view.sample.weight.sum():
                 continue
             responsibilities = view.responsibilities.copy()
             responsibilities[np.ix_(beyond, [i, j])] = view.responsibilities[np.ix_(beyond, [j, i])]

@@ -4,6 +4,8 @@ The start decides which optimum a run ends in, and no kind of start is best for 
 groups the points by a different assumption about the processes.
 """
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -14,7 +16,9 @@ from dagp.core.typing import Float, Int
 from dagp.inference.standardize import Sample, label_log_mask
 from dagp.search.factory import Problem, Start
 from dagp.search.inducing import k_means
+from dagp.search.regressions import Mixture, Rows, mixtures
 from dagp.search.tracking import follow
+from dagp.search.usage import agreement
 
 Members = Float[np.ndarray, "N F"]
 """Membership of each point in each function; the rest to one belongs to no function."""
@@ -37,9 +41,11 @@ class Task(NamedTuple):
     """Whether points may belong to no function."""
     lap: int = 0
     """Number of earlier starts of the same kind."""
+    log_mask: Float[np.ndarray, "N C"] | None = None
+    """Labels, for the functions and, last, for clutter."""
 
 
-Kind = Callable[[Task, np.random.Generator], Guess]
+Kind = Callable[[Task, np.random.Generator], Iterator[Guess]]
 
 
 def by_rank(task: Task, rng: np.random.Generator) -> Guess:
@@ -100,6 +106,31 @@ def by_track(task: Task, rng: np.random.Generator) -> Guess:
     return Guess(members, tracks.lengthscale, tracks.noise_std)
 
 
+def by_regression(task: Task, rng: np.random.Generator, *, affine: bool = False) -> Iterator[Guess]:
+    """By mixtures of smooth or affine regressions: the best, then others that differ from it."""
+    sample, K = task.sample, task.functions
+    span = np.ptp(sample.y, axis=0)
+    rows = Rows(
+        sample.X,
+        sample.y,
+        sample.weight,
+        task.log_mask,
+        -float(np.sum(np.log(np.maximum(span, 1.0)))),
+    )
+    known: list[np.ndarray] = []
+    for found in mixtures(rows, K, rng, affine=affine):
+        members = found.responsibilities(rows)
+        if all(agreement(members, other, sample.weight) < _DISTINCT for other in known):
+            known.append(members)
+            yield _regression_guess(found, members[:, :K])
+
+
+def _regression_guess(found: Mixture, members: Members) -> Guess:
+    noise = float(np.clip(np.sqrt(found.noise_variance.mean()), 0.02, 0.5))
+    affine = len(found.basis.phase) == 0
+    return Guess(members, None if affine else found.basis.lengthscale, noise)
+
+
 def _modal_regression(
     A: np.ndarray, y: np.ndarray, weight: np.ndarray, rng: np.random.Generator
 ) -> tuple[float, np.ndarray]:
@@ -124,18 +155,35 @@ def _random_basis(X: np.ndarray, lengthscale: float, rng: np.random.Generator) -
 
 
 _TRACKED_POINTS = 1200
+_DISTINCT = 0.95
+"""Share of equally assigned data from which two proposals count as the same."""
 _CONSENSUS_POINTS = 1000
 _CONSENSUS_TRIES = 24
 _CONSENSUS_WIDTH = 0.15
 """Final kernel width of the modal regression, in standardised units."""
 
+
+def _again(make: Callable[[Task, np.random.Generator], Guess]) -> Kind:
+    """The kind that makes one random proposal after the other."""
+
+    def kind(task: Task, rng: np.random.Generator) -> Iterator[Guess]:
+        for lap in itertools.count():
+            yield make(task._replace(lap=lap), rng)
+
+    return kind
+
+
 KINDS: dict[str, Kind] = {
-    "track": by_track,
-    "rank": by_rank,
-    "magnitude": by_magnitude,
-    "cluster": by_cluster,
-    "consensus": by_consensus,
+    "regression": by_regression,
+    "affine": functools.partial(by_regression, affine=True),
+    "track": _again(by_track),
+    "rank": _again(by_rank),
+    "magnitude": _again(by_magnitude),
+    "cluster": _again(by_cluster),
+    "consensus": _again(by_consensus),
 }
+FINDS_CLUTTER = {"regression", "affine", "track", "consensus"}
+"""Kinds that tell clutter from functions themselves."""
 
 
 def _layers(level: Float[np.ndarray, " N"], shares: Float[np.ndarray, " C"]) -> Members:
@@ -158,13 +206,17 @@ def isolation(sample: Sample) -> Float[np.ndarray, " N"]:
 
 
 def starts(problem: Problem, count: int, rng: np.random.Generator) -> Iterator[Start]:
-    """`count` starts of all kinds in turn, with varying hyperparameters."""
+    """At most `count` starts of all kinds in turn, with varying hyperparameters."""
     D = problem.sample.X.shape[1]
     base = min(0.3 * D**1.2, np.sqrt(D))
-    kinds = portfolio(problem)
-    for index in range(count):
-        kind, lap = kinds[index % len(kinds)], index // len(kinds)
-        guess = _guess(problem, kind, lap, rng)
+    guesses = {kind: _guesses(problem, kind, rng) for kind in portfolio(problem)}
+    turns = itertools.chain.from_iterable([(lap, kind) for kind in guesses] for lap in range(count))
+    index = 0
+    for lap, kind in turns:
+        guess = next(guesses[kind], None)
+        # A kind may run out of proposals that differ.
+        if guess is None:
+            continue
         yield Start(
             kind,
             _responsibilities(problem, guess.members),
@@ -172,6 +224,9 @@ def starts(problem: Problem, count: int, rng: np.random.Generator) -> Iterator[S
             noise_std=guess.noise_std or (0.2, 0.1)[index % 2],
             uniform=lap % 2 == 0,
         )
+        index += 1
+        if index == count:
+            return
 
 
 def portfolio(problem: Problem) -> list[str]:
@@ -183,20 +238,32 @@ def portfolio(problem: Problem) -> list[str]:
         # Without clutter there is nothing to divide.
         return ["consensus", "isolation"] if clutter else ["isolation"]
     unfit = {"consensus"} if not clutter else set()
-    unfit |= {"track"} if problem.sample.X.shape[1] > 1 else set()
+    unfit |= {"track"} if problem.sample.X.shape[1] > 1 else {"regression", "affine"}
     return [kind for kind in KINDS if kind not in unfit]
 
 
-def _guess(problem: Problem, kind: str, lap: int, rng: np.random.Generator) -> Guess:
-    """Proposal of a kind; isolated points are clutter where it does not find clutter itself."""
+def _guesses(problem: Problem, kind: str, rng: np.random.Generator) -> Iterator[Guess]:
+    """Proposals of a kind; isolated points are clutter where it does not find clutter itself."""
     functions, clutter = problem.clutter.count(False), any(problem.clutter)
-    task = Task(problem.sample, functions, clutter, lap)
-    make = KINDS.get(kind, lambda *_: Guess(np.ones((len(problem.sample.X), functions))))
-    guess = make(task, rng)
-    if clutter and kind not in ("consensus", "track"):
-        crowded = 1 - isolation(problem.sample) ** (1.0, 0.5, 2.0)[lap % 3]
-        return guess._replace(members=guess.members * crowded[:, None])
-    return guess
+    task = Task(problem.sample, functions, clutter, log_mask=_log_mask(problem))
+    alike = Guess(np.ones((len(problem.sample.X), functions)))
+    make = KINDS.get(kind, lambda *_: itertools.repeat(alike))
+    for lap, guess in enumerate(make(task, rng)):
+        if clutter and kind not in FINDS_CLUTTER:
+            crowded = 1 - isolation(problem.sample) ** (1.0, 0.5, 2.0)[lap % 3]
+            yield guess._replace(members=guess.members * crowded[:, None])
+        else:
+            yield guess
+
+
+def _log_mask(problem: Problem) -> Float[np.ndarray, "N C"]:
+    """What the labels allow, for the functions and, last, for clutter of any kind."""
+    clutter = np.array(problem.clutter)
+    mask = label_log_mask(problem.sample.labels, problem.n_processes)
+    columns = [mask[:, ~clutter]]
+    if clutter.any():
+        columns.append(mask[:, clutter].max(axis=1, keepdims=True))
+    return np.hstack(columns)
 
 
 def _responsibilities(problem: Problem, members: Members) -> Float[np.ndarray, "N K"]:

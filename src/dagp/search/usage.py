@@ -1,6 +1,8 @@
-"""Usage: share of the data of each process, and which processes are in use."""
+"""Usage: share of the data of each process, which processes are in use, and how far two solutions
+agree on the assignment."""
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from dagp.core.typing import Bool, Float
 
@@ -18,3 +20,21 @@ def shares_of_data(
 def in_use(shares: Float[np.ndarray, " K"]) -> Bool[np.ndarray, " K"]:
     """Which processes are in use, by their shares of the data."""
     return shares >= UNUSED
+
+
+def agreement(
+    first: Float[np.ndarray, "N K"],
+    second: Float[np.ndarray, "N K"],
+    weight: Float[np.ndarray, " N"],
+) -> float:
+    """Share of the data that two solutions assign alike, up to a permutation of the processes.
+
+    >>> one, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.1, 0.9], [0.8, 0.2]])
+    >>> agreement(one, other, np.ones(2))
+    1.0
+    """
+    K = first.shape[1]
+    pairs = K * first.argmax(axis=1) + second.argmax(axis=1)
+    together = np.bincount(pairs, weight, minlength=K * K).reshape(K, K)
+    rows, columns = linear_sum_assignment(-together)
+    return float(together[rows, columns].sum() / weight.sum())

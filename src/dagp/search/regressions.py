@@ -1,0 +1,176 @@
+"""Mixture of regressions on random features: a cheap stand-in for the model, in which the
+association is searched before anything is trained.
+
+Each function is a ridge regression on random Fourier features. Annealed EM from random functions
+finds a local optimum in a few hundredths of a second, so many can be tried; the best are improved
+by exchanging two functions beyond a plane where they are close. Solutions are compared by their
+likelihood, less half the effective degrees of freedom times log N.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dagp.core.typing import Float
+
+TRIES = 16
+"""Optima found from random functions."""
+IMPROVED = 2
+"""Of these, the best that are improved."""
+EXCHANGES = 20
+"""Exchanges tried on each of them."""
+FEATURES = 48
+MOST_ROWS = 1000
+SMALLEST, LARGEST = 0.5, 4.0
+"""Range of the length scales, in units of √D and of the standardised inputs."""
+NOISE_FLOORS = np.concatenate([np.geomspace(0.8, 0.03, 28), np.zeros(8)])
+"""Lower limits of the noise, one per iteration: first all functions share most of the data."""
+SHORT_FLOORS = np.concatenate([np.geomspace(0.3, 0.03, 8), np.zeros(4)])
+"""The same after an exchange."""
+_LEAST_NOISE = 0.01
+_CLOSE = 1 / 5
+"""Share of the rows that count as close to a meeting of two functions."""
+
+
+class Rows(NamedTuple):
+    """Standardised rows of a mixture of K functions; clutter, if any, is its last component."""
+
+    X: Float[np.ndarray, "N D"]
+    y: Float[np.ndarray, "N P"]
+    weight: Float[np.ndarray, " N"]
+    log_mask: Float[np.ndarray, "N C"]
+    """Zero where a component may have produced a row."""
+    log_clutter: float
+    """Log density of the clutter."""
+
+    def take(self, some: np.ndarray) -> "Rows":
+        columns = (self.X, self.y, self.weight, self.log_mask)
+        return Rows(*(column[some] for column in columns), self.log_clutter)
+
+
+class Basis(NamedTuple):
+    """Constant, linear terms and random Fourier features (none of them: affine functions)."""
+
+    frequency: Float[np.ndarray, "D F"]
+    phase: Float[np.ndarray, " F"]
+    lengthscale: float
+
+    @staticmethod
+    def draw(D: int, count: int, rng: np.random.Generator) -> "Basis":
+        """Features of a squared exponential kernel of random length scales."""
+        common = np.sqrt(D) * np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST)))
+        lengths = common * np.exp(0.5 * rng.standard_normal(D))
+        frequency = rng.standard_normal((D, count)) / lengths[:, None]
+        return Basis(frequency, rng.uniform(0, 2 * np.pi, count), float(common))
+
+    def features(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N J"]:
+        count = len(self.phase)
+        waves = np.sqrt(2 / max(count, 1)) * np.cos(X @ self.frequency + self.phase)
+        return np.hstack([np.ones((len(X), 1)), X, waves])
+
+
+class Mixture(NamedTuple):
+    """A local optimum of annealed EM."""
+
+    basis: Basis
+    coefficients: Float[np.ndarray, "K J P"]
+    noise_variance: Float[np.ndarray, "K P"]
+    log_share: Float[np.ndarray, " C"]
+    score: float = -np.inf
+
+    def log_joint(self, rows: Rows, means: Float[np.ndarray, "K N P"]) -> Float[np.ndarray, "N C"]:
+        """Log density of every row and component, given the functions at the rows."""
+        K = len(self.noise_variance)
+        squares = (rows.y - means) ** 2 / self.noise_variance[:, None]
+        norm = np.sum(np.log(2 * np.pi * self.noise_variance), axis=1)
+        columns = [-0.5 * (squares.sum(axis=2) + norm[:, None]).T]
+        if len(self.log_share) > K:
+            columns.append(np.full((len(rows.y), 1), rows.log_clutter))
+        return np.hstack(columns) + self.log_share + rows.log_mask
+
+    def responsibilities(self, rows: Rows) -> Float[np.ndarray, "N C"]:
+        means = self.basis.features(rows.X) @ self.coefficients
+        return _normalised(self.log_joint(rows, means))[1]
+
+
+def _normalised(log_joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log evidence of every row, and responsibilities."""
+    highest = log_joint.max(axis=1, keepdims=True)
+    joint = np.exp(log_joint - highest)
+    total = joint.sum(axis=1, keepdims=True)
+    return (highest + np.log(total))[:, 0], joint / total
+
+
+def annealed_em(
+    rows: Rows,
+    basis: Basis,
+    floors: np.ndarray,
+    *,
+    coefficients: Float[np.ndarray, "K J P"],
+    given: Float[np.ndarray, "N C"] | None = None,
+    own_noise: bool = False,
+) -> Mixture:
+    """EM with falling noise, from functions or from `given` responsibilities.
+
+    Functions share one noise level per output unless `own_noise`.
+    """
+    A, C = basis.features(rows.X), rows.log_mask.shape[1]
+    (K, J, P), total = coefficients.shape, rows.weight.sum()
+    noise = np.full((K, P), floors[0] ** 2)
+    found = Mixture(basis, coefficients, noise, np.full(C, -np.log(C)))
+    means = A @ coefficients
+    for floor in floors:
+        noise = np.maximum(found.noise_variance, max(floor, _LEAST_NOISE) ** 2)
+        evidence, own = _normalised(found._replace(noise_variance=noise).log_joint(rows, means))
+        own, given = own if given is None else given, None
+        held = own * rows.weight[:, None]
+        size = held.sum(axis=0)
+        B = A.T * held.T[:K, None]
+        gram = B @ A
+        ridge = noise.mean(axis=1)[:, None, None] * np.eye(J)
+        coefficients = np.linalg.solve(gram + ridge, B @ rows.y)
+        means = A @ coefficients
+        squares = np.einsum("nk,knp->kp", held[:, :K], (rows.y - means) ** 2)
+        if own_noise:
+            noise = squares / np.maximum(size[:K, None], 1e-9)
+        else:
+            noise = np.tile(squares.sum(axis=0) / max(size[:K].sum(), 1e-9), (K, 1))
+        found = Mixture(basis, coefficients, noise, np.log((size + 1) / (total + C)))
+    freedom = P * np.trace(np.linalg.solve(gram + ridge, gram), axis1=1, axis2=2).sum()
+    return found._replace(score=float(rows.weight @ evidence - 0.5 * freedom * np.log(total)))
+
+
+def exchanged(found: Mixture, rows: Rows, rng: np.random.Generator) -> Mixture:
+    """The optimum next to an exchange of two functions beyond a plane where they are close."""
+    i, j = rng.permutation(len(found.coefficients))[:2]
+    means = found.basis.features(rows.X) @ found.coefficients
+    gap = np.linalg.norm(means[i] - means[j], axis=1)
+    at = rng.choice(np.argsort(gap)[: max(1, int(_CLOSE * len(gap)))])
+    beyond = (rows.X - rows.X[at]) @ rng.standard_normal(rows.X.shape[1]) > 0
+    given = _normalised(found.log_joint(rows, means))[1]
+    given[np.ix_(beyond, [i, j])] = given[np.ix_(beyond, [j, i])]
+    return annealed_em(
+        rows, found.basis, SHORT_FLOORS, coefficients=found.coefficients, given=given
+    )
+
+
+def mixtures(
+    rows: Rows, K: int, rng: np.random.Generator, *, affine: bool = False
+) -> list[Mixture]:
+    """Local optima of K regressions, best first."""
+    (N, D), P = rows.X.shape, rows.y.shape[1]
+    if N > MOST_ROWS:
+        rows = rows.take(np.sort(rng.permutation(N)[:MOST_ROWS]))
+    found = []
+    for _ in range(TRIES):
+        basis = Basis.draw(D, 0 if affine else FEATURES, rng)
+        start = rng.standard_normal((K, 1 + D + len(basis.phase), P))
+        found.append(annealed_em(rows, basis, NOISE_FLOORS, coefficients=start, own_noise=affine))
+    found.sort(key=lambda m: -m.score)
+    if K > 1 and not affine:
+        for index in range(min(IMPROVED, len(found))):
+            for _ in range(EXCHANGES):
+                other = exchanged(found[index], rows, rng)
+                found[index] = max(found[index], other, key=lambda m: m.score)
+        found.sort(key=lambda m: -m.score)
+    return found
