@@ -1,19 +1,22 @@
-"""Mixture of regressions on random features: a cheap stand-in for the model, in which the
-association is searched before anything is trained.
+"""Mixture of regressions: a cheap stand-in for the model, in which the association is searched
+before anything is trained.
 
-Each function is a ridge regression on random Fourier features. Annealed EM from random functions
-finds a local optimum in a few hundredths of a second, so many can be tried; the best are improved
-by exchanging two functions beyond a plane where they are close. Solutions are compared by their
-likelihood, less half the effective degrees of freedom times log N.
+Each function is a ridge regression on the features of a sparse GP of random length scales. Annealed
+EM from random functions finds a local optimum in a few hundredths of a second, so many can be
+tried; the best are improved by exchanging two functions beyond a plane where they are close.
+Solutions are compared by their likelihood, less half the effective degrees of freedom times log N.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.spatial.distance import cdist
 
 from dagp.core.typing import Float
+from dagp.inference.standardize import FORBIDDEN
 
-TRIES = 16
+TRIES = 20
 """Optima found from random functions."""
 IMPROVED = 2
 """Of these, the best that are improved."""
@@ -21,13 +24,17 @@ EXCHANGES = 20
 """Exchanges tried on each of them."""
 FEATURES = 48
 MOST_ROWS = 1000
-SMALLEST, LARGEST = 0.5, 4.0
-"""Range of the length scales, in units of √D and of the standardised inputs."""
+LENGTH_MEDIAN, LENGTH_WIDTH, ARD_WIDTH = 1.2, 0.5, 0.3
+"""Length scales are log-normal, in units of √D and of the standardised inputs: median, log-std of
+their common factor, and log-std of each."""
 NOISE_FLOORS = np.concatenate([np.geomspace(0.8, 0.03, 28), np.zeros(8)])
 """Lower limits of the noise, one per iteration: first all functions share most of the data."""
 SHORT_FLOORS = np.concatenate([np.geomspace(0.3, 0.03, 8), np.zeros(4)])
 """The same after an exchange."""
+CLUTTER_FLOOR = 0.1
+"""From this noise on there is clutter: earlier it would take what no function has reached yet."""
 _LEAST_NOISE = 0.01
+_JITTER = 1e-4
 _CLOSE = 1 / 5
 """Share of the rows that count as close to a meeting of two functions."""
 
@@ -49,24 +56,31 @@ class Rows(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Constant, linear terms and random Fourier features (none of them: affine functions)."""
+    """Constant, linear terms and the features of a sparse GP (without inducing inputs: none)."""
 
-    frequency: Float[np.ndarray, "D F"]
-    phase: Float[np.ndarray, " F"]
-    lengthscale: float
+    inducing: Float[np.ndarray, "M D"]
+    lengthscale: Float[np.ndarray, " D"]
+    factor: Float[np.ndarray, "M M"]
+    """Cholesky factor of the covariance of the inducing inputs."""
 
     @staticmethod
-    def draw(D: int, count: int, rng: np.random.Generator) -> "Basis":
-        """Features of a squared exponential kernel of random length scales."""
-        common = np.sqrt(D) * np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST)))
-        lengths = common * np.exp(0.5 * rng.standard_normal(D))
-        frequency = rng.standard_normal((D, count)) / lengths[:, None]
-        return Basis(frequency, rng.uniform(0, 2 * np.pi, count), float(common))
+    def draw(inducing: Float[np.ndarray, "M D"], rng: np.random.Generator) -> "Basis":
+        """The basis of random length scales."""
+        M, D = inducing.shape
+        common = LENGTH_MEDIAN * np.sqrt(D) * np.exp(LENGTH_WIDTH * rng.standard_normal())
+        lengthscale = common * np.exp(ARD_WIDTH * rng.standard_normal(D))
+        covariance = _covariance(inducing, inducing, lengthscale) + _JITTER * np.eye(M)
+        return Basis(inducing, lengthscale, np.linalg.cholesky(covariance))
 
     def features(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N J"]:
-        count = len(self.phase)
-        waves = np.sqrt(2 / max(count, 1)) * np.cos(X @ self.frequency + self.phase)
-        return np.hstack([np.ones((len(X), 1)), X, waves])
+        shared = _covariance(self.inducing, X, self.lengthscale)
+        smooth = solve_triangular(self.factor, shared, lower=True, check_finite=False)
+        return np.hstack([np.ones((len(X), 1)), X, smooth.T])
+
+
+def _covariance(one: np.ndarray, other: np.ndarray, lengthscale: np.ndarray) -> np.ndarray:
+    """Squared exponential covariance of unit variance."""
+    return np.exp(-0.5 * cdist(one / lengthscale, other / lengthscale, "sqeuclidean"))
 
 
 class Mixture(NamedTuple):
@@ -116,12 +130,16 @@ def annealed_em(
     """
     A, C = basis.features(rows.X), rows.log_mask.shape[1]
     (K, J, P), total = coefficients.shape, rows.weight.sum()
-    noise = np.full((K, P), floors[0] ** 2)
-    found = Mixture(basis, coefficients, noise, np.full(C, -np.log(C)))
+    late = np.arange(C) == K
+    noise, log_share = np.full((K, P), floors[0] ** 2), np.full(C, -np.log(C))
     means = A @ coefficients
     for floor in floors:
-        noise = np.maximum(found.noise_variance, max(floor, _LEAST_NOISE) ** 2)
-        evidence, own = _normalised(found._replace(noise_variance=noise).log_joint(rows, means))
+        noise = np.maximum(noise, max(floor, _LEAST_NOISE) ** 2)
+        found = Mixture(basis, coefficients, noise, log_share)
+        log_joint = found.log_joint(rows, means)
+        if floor > CLUTTER_FLOOR:
+            log_joint[:, late] += FORBIDDEN
+        evidence, own = _normalised(log_joint)
         own, given = own if given is None else given, None
         held = own * rows.weight[:, None]
         size = held.sum(axis=0)
@@ -135,9 +153,11 @@ def annealed_em(
             noise = squares / np.maximum(size[:K, None], 1e-9)
         else:
             noise = np.tile(squares.sum(axis=0) / max(size[:K].sum(), 1e-9), (K, 1))
-        found = Mixture(basis, coefficients, noise, np.log((size + 1) / (total + C)))
+        log_share = np.log((size + 1) / (total + C))
     freedom = P * np.trace(np.linalg.solve(gram + ridge, gram), axis1=1, axis2=2).sum()
-    return found._replace(score=float(rows.weight @ evidence - 0.5 * freedom * np.log(total)))
+    score = float(rows.weight @ evidence - 0.5 * freedom * np.log(total))
+    noise = np.maximum(noise, _LEAST_NOISE**2)
+    return Mixture(basis, coefficients, noise, log_share, score)
 
 
 def exchanged(found: Mixture, rows: Rows, rng: np.random.Generator) -> Mixture:
@@ -155,22 +175,35 @@ def exchanged(found: Mixture, rows: Rows, rng: np.random.Generator) -> Mixture:
 
 
 def mixtures(
-    rows: Rows, K: int, rng: np.random.Generator, *, affine: bool = False
+    rows: Rows,
+    K: int,
+    inducing: Float[np.ndarray, "M D"],
+    rng: np.random.Generator,
+    *,
+    affine: bool = False,
 ) -> list[Mixture]:
-    """Local optima of K regressions, best first."""
+    """Local optima of K smooth or affine regressions, best first."""
     (N, D), P = rows.X.shape, rows.y.shape[1]
     if N > MOST_ROWS:
-        rows = rows.take(np.sort(rng.permutation(N)[:MOST_ROWS]))
+        rows = rows.take(_some(rows, rng))
+    inducing = inducing[: 0 if affine else FEATURES]
     found = []
     for _ in range(TRIES):
-        basis = Basis.draw(D, 0 if affine else FEATURES, rng)
-        start = rng.standard_normal((K, 1 + D + len(basis.phase), P))
+        basis = Basis.draw(inducing, rng)
+        start = rng.standard_normal((K, 1 + D + len(inducing), P))
         found.append(annealed_em(rows, basis, NOISE_FLOORS, coefficients=start, own_noise=affine))
     found.sort(key=lambda m: -m.score)
     if K > 1 and not affine:
-        for index in range(min(IMPROVED, len(found))):
+        for index in range(IMPROVED):
             for _ in range(EXCHANGES):
                 other = exchanged(found[index], rows, rng)
                 found[index] = max(found[index], other, key=lambda m: m.score)
         found.sort(key=lambda m: -m.score)
     return found
+
+
+def _some(rows: Rows, rng: np.random.Generator) -> np.ndarray:
+    """Rows to search on, all that have labels among them if these are few."""
+    labelled = np.any(rows.log_mask < 0, axis=1)
+    order = np.lexsort((rng.random(len(labelled)), ~labelled))
+    return np.sort(order[:MOST_ROWS])

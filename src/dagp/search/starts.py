@@ -15,8 +15,8 @@ from scipy.spatial import KDTree
 from dagp.core.typing import Float, Int
 from dagp.inference.standardize import Sample, label_log_mask
 from dagp.search.factory import Problem, Start
-from dagp.search.inducing import k_means
-from dagp.search.regressions import Mixture, Rows, mixtures
+from dagp.search.inducing import choose_inducing, k_means
+from dagp.search.regressions import FEATURES, Mixture, Rows, mixtures
 from dagp.search.tracking import follow
 from dagp.search.usage import agreement
 
@@ -118,7 +118,8 @@ def by_regression(task: Task, rng: np.random.Generator, *, affine: bool = False)
         -float(np.sum(np.log(np.maximum(span, 1.0)))),
     )
     known: list[np.ndarray] = []
-    for found in mixtures(rows, K, rng, affine=affine):
+    inducing = choose_inducing(sample.X, FEATURES, rng)
+    for found in mixtures(rows, K, inducing, rng, affine=affine):
         members = found.responsibilities(rows)
         if all(agreement(members, other, sample.weight) < _DISTINCT for other in known):
             known.append(members)
@@ -127,8 +128,9 @@ def by_regression(task: Task, rng: np.random.Generator, *, affine: bool = False)
 
 def _regression_guess(found: Mixture, members: Members) -> Guess:
     noise = float(np.clip(np.sqrt(found.noise_variance.mean()), 0.02, 0.5))
-    affine = len(found.basis.phase) == 0
-    return Guess(members, None if affine else found.basis.lengthscale, noise)
+    if len(found.basis.inducing) == 0:
+        return Guess(members, noise_std=noise)
+    return Guess(members, float(np.exp(np.mean(np.log(found.basis.lengthscale)))), noise)
 
 
 def _modal_regression(
