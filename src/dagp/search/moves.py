@@ -33,6 +33,9 @@ _MEETINGS = 12
 """Closest meetings tried per pair: functions that run side by side meet very often."""
 
 
+_TEMPERATURES = (3.0, 10.0, 30.0)
+
+
 class View(NamedTuple):
     """A trained model evaluated on the standardised sample, for the moves."""
 
@@ -40,6 +43,7 @@ class View(NamedTuple):
     responsibilities: Float[np.ndarray, "N K"]
     means: Float[np.ndarray, "K N P"]
     noise_std: Float[np.ndarray, "K P"]
+    log_joint: Float[np.ndarray, "N K"]
     smooth: list[int]
     """Indices of the processes that are functions of the input."""
 
@@ -135,8 +139,19 @@ def swap(view: View) -> Iterator[Proposal]:
             yield Proposal(f"swap {i} and {j} beyond {number}", frozenset((i, j)), responsibilities)
 
 
+def temper(view: View) -> Iterator[Proposal]:
+    """Assign the points less decidedly: functions then reach for points that others, or clutter,
+    have taken from them in a small part of the inputs."""
+    for temperature in _TEMPERATURES:
+        level = view.log_joint / temperature
+        weights = np.exp(level - level.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        everything = frozenset(range(weights.shape[1]))
+        yield Proposal(f"temper at {temperature:g}", everything, weights)
+
+
 Move = Callable[[View], Iterator[Proposal]]
-MOVES: tuple[Move, ...] = (merge, annex, split, swap)
+MOVES: tuple[Move, ...] = (merge, annex, split, swap, temper)
 """Moves to raise the ELBO."""
 SIMPLER: tuple[Move, ...] = (annex,)
 """Moves towards fewer processes at nearly the same ELBO."""

@@ -62,6 +62,7 @@ def view(problem: Problem, contender: Contender, batch: Batch) -> View:
         to_host(contender.state.responsibilities)[:N],
         to_host(evaluation.means)[:, :N],
         np.sqrt(np.asarray(evaluation.noise_variances)),
+        to_host(evaluation.log_joint)[:N],
         [k for k, clutter in enumerate(problem.clutter) if not clutter],
     )
 
