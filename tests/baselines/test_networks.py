@@ -121,6 +121,15 @@ def test_choicenet_recovers_the_target_under_corruption():
     assert correlations[:, 1:].min() < 0.5
 
 
+def test_choicenet_with_the_target_alone_is_a_regression():
+    X = np.linspace(-1, 1, 60)[:, None]
+    model = ChoiceNet(1, (8,), steps=500, n_init=1, random_state=0).fit(X, 10 * X[:, 0])
+    assert model.score(X, 10 * X[:, 0]) > 0.95
+    mixture = model.predict_mixture(X)
+    assert np.all(mixture.weights == 1.0)
+    np.testing.assert_allclose(mixture.mean(), model.predict(X))
+
+
 @pytest.mark.parametrize("model", [MLP, MDN, ChoiceNet])
 def test_the_same_seed_gives_the_same_network(model):
     data = datasets.noise_separation(0.2, n=60, random_state=0)
