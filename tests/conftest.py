@@ -1,8 +1,12 @@
 """Shared set-up: annotations are checked while testing, and the core is tested in float64."""
 
+import functools
+import inspect
+import itertools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jaxtyping
@@ -17,6 +21,33 @@ CHECKED = (
     "model.sparse_gp model.variational predict.posterior predict.process search.factory "
     "search.inducing search.moves search.search search.starts"
 )
+FIRST, SELDOM = 100, 20
+"""How many calls of a function are checked one by one, and which of the later ones are."""
+every_call = jaxtyping.jaxtyped
+
+
+def jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
+    """`jaxtyping.jaxtyped`, which checks only some calls once a function has been called often.
+
+    A check takes longer than what it checks: with all of them, tracing takes half as long again.
+    """
+    if function is None:
+        return functools.partial(jaxtyped, typechecker=typechecker)
+    checked: Callable = every_call(function, typechecker=typechecker)
+    if not inspect.isfunction(function):
+        return checked  # a class or a descriptor, whose functions have come here on their own
+    calls = itertools.count()
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        call = next(calls)
+        return (function if call > FIRST and call % SELDOM else checked)(*args, **kwargs)
+
+    return wrapper
+
+
+# The import hook calls it by this name, and jaxtyping by the other for what is inside a class.
+jaxtyping.jaxtyped = jaxtyping._decorator.jaxtyped = jaxtyped
 # The numeric tower of PEP 484 lets an int stand where a float is asked for, as a user may.
 jaxtyping.install_import_hook(
     [f"dagp.{module}" for module in CHECKED.split()],
@@ -31,6 +62,13 @@ if "DAGP_TEST_CACHE" not in os.environ:
     os.environ["DAGP_TEST_CACHE"] = folder.name
 jax.config.update("jax_compilation_cache_dir", os.environ["DAGP_TEST_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+# And so do the processes that tests start.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ["DAGP_TEST_CACHE"]
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+
+# Compiled programs need not say which lines they come from: finding that out takes time.
+jax.config.update("jax_traceback_in_locations_limit", 0)
+os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 
 # The models of the tests are tiny and the programs many: compilation is told to be quick rather
 # than thorough, except where a test asks for `thorough`. The same in the processes they start,
