@@ -6,6 +6,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -79,6 +80,30 @@ jax.config.update("jax_disable_most_optimizations", True)
 # The same examples every time, no files written, no clock: the first example compiles.
 settings.register_profile("dagp", derandomize=True, database=None, deadline=None)
 settings.load_profile("dagp")
+
+
+LONGEST = (
+    "test_distributed.py",
+    "model/test_robust_processes.py",
+    "estimator/test_sklearn.py",
+    "files/test_faults.py",
+    "estimator/test_estimator.py",
+    "files/test_modelfile.py",
+    "inference/test_minibatch.py",
+    "model/test_deep.py",
+    "baselines/test_baselines.py",
+    "inference/test_elbo.py",
+    "cli/test_cli_stops.py",
+    "experiments/test_reproduce.py",
+    "tables/test_bad_input.py",
+    "experiments/test_experiments.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first: at the end of a run no worker then waits for another."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(scope="module")

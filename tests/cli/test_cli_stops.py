@@ -16,9 +16,14 @@ PROGRAM = [sys.executable, "-c", "from dagp.cli import main; main()"]
 LONGEST = 120
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder with a table, the command that fits it, and what it finds undisturbed."""
+@pytest.fixture(
+    scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)], ids=["one", "two"]
+)
+def place(tmp_path_factory, request):
+    """A folder with a table, the command that fits it, and what it finds undisturbed.
+
+    The model is one process in the fast set, and two in the slow one.
+    """
     folder = tmp_path_factory.mktemp("stops")
     data = datasets.noise_separation(outliers=0.2, n=60, random_state=1)
     np.savetxt(folder / "data.csv", np.c_[data.X, data.y], delimiter=",", header="x,y", comments="")
@@ -30,8 +35,8 @@ def place(tmp_path_factory):
 
     def start(name, *more):
         words = (
-            f"fit data.csv --target y --processes 2 --starts 2 --max-iter 300 --checkpoint-every 0 "
-            f"-o {name}"
+            f"fit data.csv --target y --processes {request.param} --starts 2 --max-iter 300 "
+            f"--inducing 12 --checkpoint-every 0 -o {name}"
         )
         return subprocess.Popen(
             [*PROGRAM, *words.split(), *more],

@@ -135,7 +135,7 @@ def two_regimes(n, seed=0):
 
 QUICK = {"n_init": 2, "tol": 1e-3, "inducing": 12, "random_state": 0}
 ROWS, SIZE, SEARCHED = 960, 240, 200
-"""Rows, rows of a batch, and rows of the search: the same in all tests, which then share programs."""
+"""Rows of the data, of a batch and of the search: the same in all tests, which share programs."""
 
 
 def quiet(model, *data):

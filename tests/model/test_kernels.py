@@ -89,9 +89,9 @@ def test_a_matrix_has_the_values_and_slopes_of_its_pairs(kernel):
 
         return jax.jit(jax.grad(masked, argnums=(0, 1, 2), has_aux=True))(kernel, A, B)
 
-    (mine, value), (theirs, expected) = map(value_and_slopes, (type(kernel).__call__, pairs))
-    np.testing.assert_allclose(value, expected, rtol=1e-10)
-    for mine, theirs in zip(*map(jax.tree.leaves, (mine, theirs)), strict=True):
+    slopes, values = zip(*map(value_and_slopes, (type(kernel).__call__, pairs)), strict=True)
+    np.testing.assert_allclose(*values, rtol=1e-10)
+    for mine, theirs in zip(*map(jax.tree.leaves, slopes), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-10)
 
 

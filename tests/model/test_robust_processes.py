@@ -151,7 +151,9 @@ WORDS = {
     "demo": "demo -o demo",
     "bench": "bench -o bench.json",
 }
-LONG = ("demo", "bench")
+LONG = ("demo", "bench", "launch")
+"""In the slow set. Fast: small demos in `test_cli.py`, benchmarks in `test_bench.py`, and a launch
+with a limit of its own in `test_distributed.py`."""
 
 
 def test_every_command_is_watched():
