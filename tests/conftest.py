@@ -4,7 +4,6 @@ import functools
 import inspect
 import itertools
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,15 +56,11 @@ jaxtyping.install_import_hook(
 
 from dagp.core import precision  # noqa: E402
 
-# The workers of one run share what they compile: most of the time goes into that.
-if "DAGP_TEST_CACHE" not in os.environ:
-    folder = tempfile.TemporaryDirectory(prefix="dagp-tests-")  # gone when this process ends
-    os.environ["DAGP_TEST_CACHE"] = folder.name
-jax.config.update("jax_compilation_cache_dir", os.environ["DAGP_TEST_CACHE"])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-# And so do the processes that tests start.
-os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ["DAGP_TEST_CACHE"]
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+# Where tests run again and again, as for `mutants.py`, compiled programs are kept. In a single run
+# the workers have little in common, and to hash and write every program takes longer than it saves.
+if "DAGP_TEST_CACHE" in os.environ:
+    jax.config.update("jax_compilation_cache_dir", os.environ["DAGP_TEST_CACHE"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # Compiled programs need not say which lines they come from: finding that out takes time.
 jax.config.update("jax_traceback_in_locations_limit", 0)

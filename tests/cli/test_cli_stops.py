@@ -16,14 +16,9 @@ PROGRAM = [sys.executable, "-c", "from dagp.cli import main; main()"]
 LONGEST = 120
 
 
-@pytest.fixture(
-    scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)], ids=["one", "two"]
-)
-def place(tmp_path_factory, request):
-    """A folder with a table, the command that fits it, and what it finds undisturbed.
-
-    The model is one process in the fast set, and two in the slow one.
-    """
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a table, and the command that fits it."""
     folder = tmp_path_factory.mktemp("stops")
     data = datasets.noise_separation(outliers=0.2, n=60, random_state=1)
     np.savetxt(folder / "data.csv", np.c_[data.X, data.y], delimiter=",", header="x,y", comments="")
@@ -35,8 +30,8 @@ def place(tmp_path_factory, request):
 
     def start(name, *more):
         words = (
-            f"fit data.csv --target y --processes {request.param} --starts 2 --max-iter 300 "
-            f"--inducing 12 --checkpoint-every 0 -o {name}"
+            f"fit data.csv --target y --processes 2 --starts 2 --max-iter 300 --checkpoint-every 0 "
+            f"-o {name}"
         )
         return subprocess.Popen(
             [*PROGRAM, *words.split(), *more],
@@ -47,10 +42,17 @@ def place(tmp_path_factory, request):
             text=True,
         )
 
+    return folder, start
+
+
+@pytest.fixture(scope="module")
+def expected(place):
+    """What the fit finds undisturbed."""
+    folder, start = place
     whole = start("whole.dagp")
     output = whole.communicate(timeout=LONGEST)
     assert whole.returncode == 0, output
-    return folder, start, answers(folder / "whole.dagp")
+    return answers(folder / "whole.dagp")
 
 
 def answers(path):
@@ -64,8 +66,11 @@ def wait_for(path, process):
         time.sleep(0.01)
 
 
-def kill_and_go_on(place, name, kills):
-    folder, start, expected = place
+# The small version is in `test_faults.py`, where one process imports the library for all others.
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 3, 4, 5])
+def test_killed_at_random_moments_the_model_is_the_same(place, expected, kills):
+    (folder, start), name = place, f"killed{kills}.dagp"
     note, rng, killed = folder / f"{name}.checkpoint", random.Random(kills), 0
     for _ in range(kills):
         process = start(name, "--resume", "--force")
@@ -82,18 +87,8 @@ def kill_and_go_on(place, name, kills):
     assert not note.exists()
 
 
-def test_killed_at_a_random_moment_the_model_is_the_same(place):
-    kill_and_go_on(place, "killed.dagp", 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [3, 4, 5])
-def test_killed_again_and_again_the_model_is_the_same(place, kills):
-    kill_and_go_on(place, f"killed{kills}.dagp", kills)
-
-
 def test_ctrl_c_leaves_a_checkpoint(place):
-    folder, start, _ = place
+    folder, start = place
     note = folder / "stopped.dagp.checkpoint"
     process = start("stopped.dagp")
     wait_for(note, process)

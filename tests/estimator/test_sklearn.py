@@ -19,7 +19,6 @@ EXPECTED = {
 """Checks that cannot pass, each with its reason."""
 CLUTTER_MATTERS = (
     "check_fit2d_1sample",
-    "check_regressors_train",
     "check_sample_weight_equivalence_on_dense_data",
 )
 """The checks of a model with clutter that are in the fast set: it takes twice as long to compile as
