@@ -11,11 +11,13 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # The models of the tests are tiny and the programs many: most of the time goes into compilation,
-# and without XLA's fusion emitters that takes half as long. In the processes that tests start too.
+# and without XLA's fusion emitters that takes half as long. A program cut into parts, which several
+# threads could compile, is more work in all. In the processes that tests start too.
 # A flag that a version of XLA does not know ends the process: only where it has been tried.
 if version("jax").startswith(("0.8.", "0.9.")):
     flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_use_fusion_emitters=false".strip()
+    quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ["XLA_FLAGS"] = f"{flags} {quick}".strip()
 
 import jax
 
@@ -28,8 +30,10 @@ compiler crashes on the next one."""
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what was imported: it lives as long as the run."""
+    """Spare the garbage collector what was imported, which stays, and much of its work."""
     gc.freeze()
+    # Tracing allocates many objects and frees few.
+    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_runtest_teardown() -> None:

@@ -32,15 +32,17 @@ EXPECTED = {
     "check_methods_subset_invariance": ONE_ARGUMENT,
 }
 TOO_SHORT = {"check_regressors_train": "wants a good fit; these settings are made to be quick"}
-FAST = (
-    "check_estimators_nan_inf",
-    "check_estimators_dtypes",
-    "check_n_features_in_after_fitting",
-    "check_fit_check_is_fitted",
-    "check_supervised_y_2d",
-    "check_fit_idempotent",
-)
+FAST = ("check_estimators_nan_inf", "check_n_features_in_after_fitting")
 """Enough to notice a rival that has left the house; all checks are in the slow set."""
+OF_ONE_KIND = {"MLP", "OMGP", "RGPR"}
+"""One rival of each kind (networks, variational, sampled) goes through these as well. Each has data
+of a shape of its own, for which a program is compiled."""
+FAST_FOR_ONE = (
+    "check_estimators_dtypes",
+    "check_fit_check_is_fitted",
+    "check_fit_idempotent",
+    "check_supervised_y_2d",
+)
 
 
 def quick(name):
@@ -68,8 +70,9 @@ def checks():
             values = getattr(case, "values", case)
             check = getattr(values[1], "func", values[1]).__name__
             marks = list(getattr(case, "marks", ()))
+            fast = FAST + FAST_FOR_ONE if name in OF_ONE_KIND else FAST
             # GPR is DAGP underneath, whose checks are all in the fast set.
-            marks += [] if check in FAST and name != "GPR" else [pytest.mark.slow]
+            marks += [] if check in fast and name != "GPR" else [pytest.mark.slow]
             yield pytest.param(*values, marks=marks, id=f"{name}-{check}")
 
 

@@ -138,7 +138,7 @@ SMALL = {"hidden": (20, 20), "samples": 10, "steps": 2500}
 
 
 @pytest.fixture(scope="module")
-def two_branches():
+def two_branches(thorough):
     return BNNLV(**SMALL, random_state=0).fit(*branches(400, np.random.default_rng(0)))
 
 

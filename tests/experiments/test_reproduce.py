@@ -15,6 +15,8 @@ from dagp.experiments.noise import NOISE, Oracle
 from dagp.experiments.runner import Task, read, run, run_task, tasks, write
 from dagp.experiments.tables import markdown
 
+# The networks train for long.
+pytestmark = pytest.mark.usefixtures("thorough")
 QUICK = tasks(NOISE, [7], ["Oracle", "MLP"], quick=True)
 
 
