@@ -19,7 +19,13 @@ if version("jax").startswith(("0.8.", "0.9.")):
     quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["XLA_FLAGS"] = f"{flags} {quick}".strip()
 
+# The matrices are small: threads of BLAS would wait for each other, and a worker has one core. The
+# library sees to that in its own calls, but tests compute in NumPy and SciPy along other paths.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import jax
+from threadpoolctl import threadpool_limits
 
 # Faces towards packages that are not there have nothing to show.
 collect_ignore = [] if find_spec("skpro") else ["src/dagp/skpro.py"]
@@ -34,6 +40,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     # Tracing allocates many objects and frees few.
     gc.set_threshold(50_000, 20, 20)
+    # Without workers, NumPy has been imported before it could read the environment.
+    threadpool_limits(1)
 
 
 def pytest_runtest_teardown() -> None:

@@ -5,6 +5,7 @@ import inspect
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,31 @@ def float64() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def thorough_compilation() -> Iterator[None]:
+    """Programs as a user gets them: for what trains for long, or is compared to the last digit."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", True)
+
+
 @pytest.fixture(scope="module")
 def thorough() -> Iterator[None]:
-    """Programs as a user gets them: for tests that train for long, or look at the last digit."""
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", True)
+    """Thorough compilation in a whole module."""
+    with thorough_compilation():
+        yield
+
+
+@pytest.fixture
+def thorough_here() -> Iterator[None]:
+    """Thorough compilation in a single test."""
+    with thorough_compilation():
+        yield
+
+
+@pytest.fixture(scope="session")
+def thoroughly() -> Callable[[], AbstractContextManager[None]]:
+    """Thorough compilation inside ``with thoroughly():``, for fixtures."""
+    return thorough_compilation

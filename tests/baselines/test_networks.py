@@ -112,7 +112,7 @@ def test_cholesky_block_draws_what_it_says():
     np.testing.assert_allclose(stds, theirs.std(axis=0), atol=0.04)
 
 
-@pytest.mark.usefixtures("thorough")
+@pytest.mark.usefixtures("thorough_here")
 def test_choicenet_recovers_the_target_under_corruption():
     data = datasets.noise_separation(0.4, noise=0.0, random_state=0)
     model = ChoiceNet(steps=2500, n_init=1, random_state=0).fit(data.X, data.y)

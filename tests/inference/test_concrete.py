@@ -106,7 +106,7 @@ def fitted(data, processes, random_state=0):
 
 
 def test_it_separates_a_signal_from_clutter():
-    data = datasets.noise_separation(0.3, n=300, random_state=0)
+    data = datasets.noise_separation(0.3, n=120, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DAGP(
@@ -120,7 +120,7 @@ def test_it_separates_a_signal_from_clutter():
     error = np.asarray(model.processes_[0].predict(data.X_test)) - data.y_test
     assert np.sqrt(np.mean(error**2)) < 0.15
     np.testing.assert_allclose(model.responsibilities_.sum(axis=1), 1)
-    assert model.responsibilities_.shape == (300, 2)
+    assert model.responsibilities_.shape == (120, 2)
     assert {row["fate"] for row in model.restarts_} == {"kept", "dropped after rung 1"}
     assert np.isfinite(model.log_score(data.X_test, data.y_test))
 
