@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Two workers: the tests are written for two cores, and BLAS runs single-threaded in them. A file goes to
-# one worker, which fits its shared models once.
+# one worker, which fits its shared models once; tests/conftest.py says which files go first.
 WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test coverage test-all lint format docs bench fuzz fuzz-files mutants clean
@@ -33,13 +34,13 @@ run: setup
 	$(BIN)/dagp demo
 
 test: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
+	$(PYTEST) -m "not slow"
 
 coverage: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report=term-missing:skip-covered
+	$(PYTEST) -m "not slow" --cov --cov-report=term-missing:skip-covered
 
 test-all: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(PYTEST)
 
 # A case that failed is run again with its seed and N=1.
 fuzz: N ?= 200

@@ -11,13 +11,21 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # The models of the tests are tiny and the programs many: most of the time goes into compilation,
-# and without XLA's fusion emitters that takes half as long. In the processes that tests start too.
+# and without XLA's fusion emitters that takes half as long. A program cut into parts, which several
+# threads could compile, is more work in all. In the processes that tests start too.
 # A flag that a version of XLA does not know ends the process: only where it has been tried.
 if version("jax").startswith(("0.8.", "0.9.")):
     flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_use_fusion_emitters=false".strip()
+    quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ["XLA_FLAGS"] = f"{flags} {quick}".strip()
+
+# The matrices are small: threads of BLAS would wait for each other, and a worker has one core. The
+# library sees to that in its own calls, but tests compute in NumPy and SciPy along other paths.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import jax
+from threadpoolctl import threadpool_limits
 
 # Faces towards packages that are not there have nothing to show.
 collect_ignore = [] if find_spec("skpro") else ["src/dagp/skpro.py"]
@@ -28,8 +36,12 @@ compiler crashes on the next one."""
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what was imported: it lives as long as the run."""
+    """Spare the garbage collector what was imported, which stays, and much of its work."""
     gc.freeze()
+    # Tracing allocates many objects and frees few.
+    gc.set_threshold(50_000, 20, 20)
+    # Without workers, NumPy has been imported before it could read the environment.
+    threadpool_limits(1)
 
 
 def pytest_runtest_teardown() -> None:

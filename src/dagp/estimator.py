@@ -92,13 +92,20 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         Fitted processes, with `predict`, `sample_y`, `noise_std_` and `kernel_`.
     active_ : ndarray of shape (K,)
         Whether each process is in use.
-    lower_bound_, lower_bounds_ : float, ndarray of shape (n_iter_,)
-        Final ELBO, and its history.
+    lower_bound_ : float
+        Final ELBO.
+    lower_bounds_ : ndarray of shape (n_iter_,)
+        Its history.
     restarts_ : list of dict
         Kind, ELBO, rungs, steps, fate and moves of each start; see ``summary(verbose=True)``.
     alternatives_ : list of DAGP
         Other solutions of the search, best first, not trained to convergence.
-    converged_, n_iter_, n_features_in_ : bool, int, int
+    converged_ : bool
+        Whether the ELBO had stopped rising when training ended.
+    n_iter_ : int
+        Steps of the start that was kept.
+    n_features_in_ : int
+        Number of input columns D.
     feature_names_in_ : ndarray of shape (D,), if `X` has column names
 
     Examples
@@ -242,30 +249,22 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         return self.posterior_.mixture(X, noise=noise, flat=self.flat_)
 
     def predict_assignment(self, X: Table) -> Float[np.ndarray, "N K"]:
-        """Probability of each process at each row of `X`, without y: the gate.
+        """Probability of each process at each row of `X`, without y: the gate, of shape (N, K).
 
         Parameters
         ----------
         X : array-like of shape (N, D)
-
-        Returns
-        -------
-        ndarray of shape (N, K)
         """
         check_is_fitted(self)
         return self.posterior_.gate(check_inputs(self, X, reset=False))
 
     def responsibilities(self, X: Table, y: Table) -> Float[np.ndarray, "N K"]:
-        """Probability that each process produced each pair.
+        """Probability that each process produced each pair, of shape (N, K).
 
         Parameters
         ----------
         X : array-like of shape (N, D)
         y : array-like of shape (N,) or (N, P)
-
-        Returns
-        -------
-        ndarray of shape (N, K)
         """
         mixture = self.predict_mixture(X)
         return mixture.responsibilities(check_outputs(y, len(mixture)))

@@ -138,8 +138,10 @@ SMALL = {"hidden": (20, 20), "samples": 10, "steps": 2500}
 
 
 @pytest.fixture(scope="module")
-def two_branches():
-    return BNNLV(**SMALL, random_state=0).fit(*branches(400, np.random.default_rng(0)))
+def two_branches(thoroughly):
+    # Trained for long: that is worth thorough compilation, the other tests are not.
+    with thoroughly():
+        return BNNLV(**SMALL, random_state=0).fit(*branches(400, np.random.default_rng(0)))
 
 
 def test_two_branches_are_separated(two_branches):

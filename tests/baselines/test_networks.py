@@ -112,6 +112,7 @@ def test_cholesky_block_draws_what_it_says():
     np.testing.assert_allclose(stds, theirs.std(axis=0), atol=0.04)
 
 
+@pytest.mark.usefixtures("thorough_here")
 def test_choicenet_recovers_the_target_under_corruption():
     data = datasets.noise_separation(0.4, noise=0.0, random_state=0)
     model = ChoiceNet(steps=2500, n_init=1, random_state=0).fit(data.X, data.y)
@@ -119,6 +120,15 @@ def test_choicenet_recovers_the_target_under_corruption():
     correlations = model.predict_correlations(data.X_test)
     assert np.all(correlations[:, 0] == 1.0)
     assert correlations[:, 1:].min() < 0.5
+
+
+def test_choicenet_with_the_target_alone_is_a_regression():
+    X = np.linspace(-1, 1, 60)[:, None]
+    model = ChoiceNet(1, (8,), steps=500, n_init=1, random_state=0).fit(X, 10 * X[:, 0])
+    assert model.score(X, 10 * X[:, 0]) > 0.95
+    mixture = model.predict_mixture(X)
+    assert np.all(mixture.weights == 1.0)
+    np.testing.assert_allclose(mixture.mean(), model.predict(X))
 
 
 @pytest.mark.parametrize("model", [MLP, MDN, ChoiceNet])

@@ -18,7 +18,7 @@ LONGEST = 120
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a table, the command that fits it, and what it finds undisturbed."""
+    """A folder with a table, and the command that fits it."""
     folder = tmp_path_factory.mktemp("stops")
     data = datasets.noise_separation(outliers=0.2, n=60, random_state=1)
     np.savetxt(folder / "data.csv", np.c_[data.X, data.y], delimiter=",", header="x,y", comments="")
@@ -42,10 +42,17 @@ def place(tmp_path_factory):
             text=True,
         )
 
+    return folder, start
+
+
+@pytest.fixture(scope="module")
+def expected(place):
+    """What the fit finds undisturbed."""
+    folder, start = place
     whole = start("whole.dagp")
     output = whole.communicate(timeout=LONGEST)
     assert whole.returncode == 0, output
-    return folder, start, answers(folder / "whole.dagp")
+    return answers(folder / "whole.dagp")
 
 
 def answers(path):
@@ -59,8 +66,11 @@ def wait_for(path, process):
         time.sleep(0.01)
 
 
-def kill_and_go_on(place, name, kills):
-    folder, start, expected = place
+# The small version is in `test_faults.py`, where one process imports the library for all others.
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 3, 4, 5])
+def test_killed_at_random_moments_the_model_is_the_same(place, expected, kills):
+    (folder, start), name = place, f"killed{kills}.dagp"
     note, rng, killed = folder / f"{name}.checkpoint", random.Random(kills), 0
     for _ in range(kills):
         process = start(name, "--resume", "--force")
@@ -77,18 +87,8 @@ def kill_and_go_on(place, name, kills):
     assert not note.exists()
 
 
-def test_killed_at_a_random_moment_the_model_is_the_same(place):
-    kill_and_go_on(place, "killed.dagp", 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [3, 4, 5])
-def test_killed_again_and_again_the_model_is_the_same(place, kills):
-    kill_and_go_on(place, f"killed{kills}.dagp", kills)
-
-
 def test_ctrl_c_leaves_a_checkpoint(place):
-    folder, start, _ = place
+    folder, start = place
     note = folder / "stopped.dagp.checkpoint"
     process = start("stopped.dagp")
     wait_for(note, process)

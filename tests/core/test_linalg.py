@@ -119,7 +119,7 @@ def test_whitener_is_the_inverse_of_the_factor_with_its_derivative():
 
     np.testing.assert_allclose(linalg.whitener(matrix), plain(matrix), atol=1e-8)
     ours, theirs = (
-        jax.grad(lambda m, f=f: jnp.sum(mask * f((m + m.T) / 2)))(matrix)
+        jax.jit(jax.grad(lambda m, f=f: jnp.sum(mask * f((m + m.T) / 2))))(matrix)
         for f in (linalg.whitener, plain)
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
@@ -142,10 +142,10 @@ def test_quadratic_has_the_derivatives_of_the_plain_form():
     )
     np.testing.assert_allclose(ours(S, basis), plain(S, basis), rtol=1e-12)
     for wrt in (0, 1, (0, 1)):
-        slopes = (jax.tree.leaves(jax.grad(f, wrt)(S, basis)) for f in (ours, plain))
+        slopes = (jax.tree.leaves(jax.jit(jax.grad(f, wrt))(S, basis)) for f in (ours, plain))
         for mine, theirs in zip(*slopes, strict=True):
             np.testing.assert_allclose(mine, theirs, atol=1e-10)
-    bends = (jax.hessian(f, 1)(S, basis) for f in (ours, plain))
+    bends = (jax.jit(jax.hessian(f, 1))(S, basis) for f in (ours, plain))
     np.testing.assert_allclose(*bends, atol=1e-10)
 
 

@@ -29,10 +29,13 @@ def cases(draw, menu):
     return chosen(menu, pick, pick, draw(st.integers(0, 2**31 - 1)))
 
 
-def test_random_data_are_fitted_or_refused_in_words():
+@pytest.mark.parametrize("examples", [12, pytest.param(48, marks=pytest.mark.slow)])
+def test_random_data_are_fitted_or_refused_in_words(examples):
     answers = collections.Counter()
 
-    @settings(max_examples=24, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
     @given(case=cases(SMALL))
     def run(case):
         answers[check(case).partition(":")[0]] += 1

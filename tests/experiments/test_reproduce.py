@@ -15,6 +15,8 @@ from dagp.experiments.noise import NOISE, Oracle
 from dagp.experiments.runner import Task, read, run, run_task, tasks, write
 from dagp.experiments.tables import markdown
 
+networks = pytest.mark.usefixtures("thorough_here")
+"""For tests that train networks, which takes longer than to compile them."""
 QUICK = tasks(NOISE, [7], ["Oracle", "MLP"], quick=True)
 
 
@@ -38,9 +40,10 @@ def test_a_wrong_model_is_named_before_anything_runs(tmp_path):
 
 
 def test_results_do_not_depend_on_the_number_of_jobs(tmp_path):
-    one = run(QUICK, tmp_path / "one.csv", jobs=1)
-    two = run(QUICK, tmp_path / "two.csv", jobs=2)
-    assert len(one) == len(QUICK)
+    some = [task for task in QUICK if task.variant in {QUICK[0].variant, QUICK[-1].variant}]
+    one = run(some, tmp_path / "one.csv", jobs=1)
+    two = run(some, tmp_path / "two.csv", jobs=2)
+    assert len(one) == len(some) == 4
     assert scores(one) == scores(two)
     assert all("rmse" in row for row in one)
 
@@ -131,6 +134,7 @@ def test_multimodal_is_scored_on_fresh_data():
     assert set(row) == {"log_score"}
 
 
+@networks
 def test_capabilities_are_shown_not_stated():
     assert capabilities.demonstrate(MLP) == {"scalable": True}
 
@@ -150,6 +154,7 @@ def test_every_declared_capability_has_a_task():
     assert set(capabilities.PROBES) == set(Capabilities._fields)
 
 
+@networks
 def test_reproduce_from_the_command_line(tmp_path):
     arguments = ["reproduce", "noise", "--quick", "--models", "Oracle,MLP", "--no-figures"]
     result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path)])
@@ -160,7 +165,9 @@ def test_reproduce_from_the_command_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_reproduce_all_quickly(tmp_path):
+def test_reproduce_all_quickly(tmp_path, monkeypatch):
+    # Its fits are long: here programs that run fast matter more than a fast compiler.
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
     arguments = ["reproduce", "all", "--quick", "--jobs", "2", "-o", str(tmp_path)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output

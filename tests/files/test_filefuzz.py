@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import random
 import re
 import subprocess
@@ -275,9 +274,12 @@ def test_every_dependency_is_used_and_explained():
     assert needed | optional["plot"] | optional["cli"] <= distributions
 
 
-def test_the_watch_sees_files_written(tmp_path):
+def test_the_watch_sees_files_written(tmp_path, monkeypatch):
+    kept = tmp_path / "compiled"
+    kept.mkdir()
+    monkeypatch.setenv("DAGP_TEST_CACHE", str(kept))
     with watched() as seen:
         (tmp_path / "written").write_text("x")
         (tmp_path / "written").read_text()
-        (Path(os.environ["DAGP_TEST_CACHE"]) / "kept").write_text("x")
+        (kept / "program").write_text("x")
     assert len(seen) == 1 and "written" in seen[0]

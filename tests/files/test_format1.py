@@ -70,7 +70,7 @@ def test_it_predicts_as_it_did(kind):
         np.testing.assert_allclose(found, expected[name], rtol=1e-8, atol=1e-10, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["plain", "clutter"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_saved_again_it_is_the_same_model(kind, tmp_path):
     old = DAGP.load(FOLDER / f"{kind}.dagp")
     new = DAGP.load(old.save(tmp_path / "new.dagp"))

@@ -76,11 +76,17 @@ def test_the_marginal_bound_is_tighter_than_the_collapsed_one(model, float64):
 def test_the_paper_leaves_the_entropy_out(model, float64):
     data = batch(X, Y, 2)
     logits = jnp.asarray(np.log(random_shares(1, len(X), 2)))
-    bound = concrete_elbo(model, model.project(data.X), data, logits, 0.5, jax.random.key(0))
+
+    @jax.jit
+    def parts(model, key):
+        bound = concrete_elbo(model, model.project(data.X), data, logits, 0.5, key)
+        return bound.entropy, bound.value(), bound.value(entropy=False)
+
+    found, value, published = parts(model, jax.random.key(0))
     shares = np.asarray(jax.nn.softmax(logits))
     entropy = -np.sum(shares * np.log(shares))
-    np.testing.assert_allclose(bound.entropy, entropy, rtol=1e-6)
-    np.testing.assert_allclose(bound.value() - bound.value(entropy=False), entropy, rtol=1e-6)
+    np.testing.assert_allclose(found, entropy, rtol=1e-6)
+    np.testing.assert_allclose(value - published, entropy, rtol=1e-6)
 
 
 def test_the_temperature_falls_from_one_value_to_the_other():
@@ -100,7 +106,7 @@ def fitted(data, processes, random_state=0):
 
 
 def test_it_separates_a_signal_from_clutter():
-    data = datasets.noise_separation(0.3, n=300, random_state=0)
+    data = datasets.noise_separation(0.3, n=120, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DAGP(
@@ -114,7 +120,7 @@ def test_it_separates_a_signal_from_clutter():
     error = np.asarray(model.processes_[0].predict(data.X_test)) - data.y_test
     assert np.sqrt(np.mean(error**2)) < 0.15
     np.testing.assert_allclose(model.responsibilities_.sum(axis=1), 1)
-    assert model.responsibilities_.shape == (300, 2)
+    assert model.responsibilities_.shape == (120, 2)
     assert {row["fate"] for row in model.restarts_} == {"kept", "dropped after rung 1"}
     assert np.isfinite(model.log_score(data.X_test, data.y_test))
 

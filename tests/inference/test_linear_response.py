@@ -43,18 +43,19 @@ def settled(priors, X, y, inducing=INDUCING):
     data = batch(X, y, len(priors))
     shares = jnp.asarray(random_shares(0, len(X), len(priors)))
 
-    @jax.jit
-    def finish(model):
-        projection = model.project(X)
+    return jax.tree.map(np.asarray, finish(model, data, shares))
 
-        def again(_, model):
-            found = responsibilities(model.log_joint(model.marginals(projection), data))
-            return settle(model, projection, data, found, 1, PROCESSES_ONLY)
 
-        model = settle(model, projection, data, shares, 1, PROCESSES_ONLY)
-        return jax.lax.fori_loop(0, 300, again, model)
+@jax.jit
+def finish(model, data, shares):
+    projection = model.project(data.X)
 
-    return jax.tree.map(np.asarray, finish(model))
+    def again(_, model):
+        found = responsibilities(model.log_joint(model.marginals(projection), data))
+        return settle(model, projection, data, found, 1, PROCESSES_ONLY)
+
+    model = settle(model, projection, data, shares, 1, PROCESSES_ONLY)
+    return jax.lax.fori_loop(0, 300, again, model)
 
 
 def widened_model(model, X, y, labels=None):
@@ -86,7 +87,7 @@ def test_precision_is_how_the_bound_bends():
         return collapsed_elbo(moved, moved.project(X), data).value
 
     means = np.linalg.solve(precision, process.latent.q.shift[..., None])[..., 0]
-    curvature = -np.asarray(jax.hessian(bound)(jnp.asarray(means)))
+    curvature = -np.asarray(jax.jit(jax.hessian(bound))(jnp.asarray(means)))
     found = widened_model(model, X, y).process(0).latent.q
     for p in range(2):
         np.testing.assert_allclose(found.precision[p], curvature[p, :, p], rtol=1e-5, atol=1e-5)

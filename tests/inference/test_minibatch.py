@@ -134,6 +134,8 @@ def two_regimes(n, seed=0):
 
 
 QUICK = {"n_init": 2, "tol": 1e-3, "inducing": 12, "random_state": 0}
+ROWS, SIZE, SEARCHED = 960, 240, 200
+"""Rows of the data, of a batch and of the search: the same in all tests, which share programs."""
 
 
 def quiet(model, *data):
@@ -144,7 +146,7 @@ def quiet(model, *data):
 
 @pytest.mark.parametrize(
     ("rows", "size", "searched"),
-    [(960, 240, 200), pytest.param(5000, 500, 2000, marks=pytest.mark.slow)],
+    [(ROWS, SIZE, SEARCHED), pytest.param(5000, 500, 2000, marks=pytest.mark.slow)],
 )
 def test_batches_reach_the_bound_of_all_data(rows, size, searched, monkeypatch):
     monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", searched)
@@ -163,9 +165,10 @@ def test_batches_reach_the_bound_of_all_data(rows, size, searched, monkeypatch):
         assert other.responsibilities_.shape == (rows, 2)
 
 
-def test_batches_go_on_from_a_warm_start():
-    X, y, _ = two_regimes(600)
-    model = DAGP(2, batch_size=200, warm_start=True, **QUICK)
+def test_batches_go_on_from_a_warm_start(monkeypatch):
+    monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", SEARCHED)
+    X, y, _ = two_regimes(ROWS)
+    model = DAGP(2, batch_size=SIZE, warm_start=True, **QUICK)
     quiet(model, X, y)
     before = model.lower_bound_
     with warnings.catch_warnings():
@@ -175,46 +178,54 @@ def test_batches_go_on_from_a_warm_start():
     assert model.restarts_[0]["kind"] == "warm"
 
 
-@pytest.mark.parametrize("gate", [None, pytest.param("constant", marks=pytest.mark.slow)])
-def test_a_stream_is_learned(gate):
-    X, y, _ = two_regimes(1500)
+@pytest.mark.parametrize(
+    ("gate", "rows", "size"),
+    [
+        (None, ROWS, 190),
+        pytest.param(None, 1500, 260, marks=pytest.mark.slow),
+        pytest.param("constant", 1500, 260, marks=pytest.mark.slow),
+    ],
+)
+def test_a_stream_is_learned(gate, rows, size):
+    X, y, _ = two_regimes(rows)
     X_test, y_test, _ = two_regimes(1000, seed=1)
     model = DAGP(2, gate=gate, **QUICK)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SearchWarning)
         model.partial_fit(X[:200], y[:200])
     scores = [model.log_score(X_test, y_test)]
-    for start in range(200, 1500, 260):
-        model.partial_fit(X[start : start + 260], y[start : start + 260])
+    for start in range(200, rows, size):
+        model.partial_fit(X[start : start + size], y[start : start + size])
         scores.append(model.log_score(X_test, y_test))
     assert scores[-1] > scores[0]
     assert min(np.diff(scores)) > -0.02
-    assert model.responsibilities_.shape == (260, 2)
+    assert model.responsibilities_.shape == (size, 2)
     whole = quiet(DAGP(2, gate=gate, **QUICK), X, y)
     assert scores[-1] > whole.log_score(X_test, y_test) - 0.03
 
 
 def test_a_stream_must_keep_its_shape():
-    X, y, _ = two_regimes(100)
-    model = DAGP(1, **{**QUICK, "n_init": 1}).partial_fit(X, y)
+    X, y, _ = two_regimes(SEARCHED)
+    model = DAGP(2, **{**QUICK, "n_init": 1}).partial_fit(X, y)
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(np.hstack([X, X]), y)
     with pytest.raises(ValueError, match="columns"):
         model.partial_fit(X, np.stack([y, y], axis=1))
 
 
-def test_batches_after_pruning():
-    X, y, _ = two_regimes(300)
-    model = quiet(DAGP("auto", batch_size=100, **QUICK), X, y)
-    assert model.responsibilities_.shape == (300, len(model.processes_))
+def test_batches_after_pruning(monkeypatch):
+    monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", SEARCHED)
+    X, y, _ = two_regimes(ROWS)
+    model = quiet(DAGP("auto", batch_size=SIZE, **QUICK), X, y)
+    assert model.responsibilities_.shape == (ROWS, len(model.processes_))
     np.testing.assert_allclose(model.responsibilities_.sum(axis=1), 1)
 
 
 def test_a_stopped_fit_knows_all_rows(monkeypatch):
-    monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", 100)
-    X, y, _ = two_regimes(300)
-    model = DAGP(2, batch_size=50, callbacks=[lambda _: True], **QUICK).fit(X, y)
-    assert model.responsibilities_.shape == (300, 2)
+    monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", SEARCHED)
+    X, y, _ = two_regimes(ROWS)
+    model = DAGP(2, batch_size=SIZE, callbacks=[lambda _: True], **QUICK).fit(X, y)
+    assert model.responsibilities_.shape == (ROWS, 2)
     assert not model.converged_
     assert np.isfinite(model.lower_bound_)
 

@@ -14,7 +14,7 @@ from dagp.model.process import BuildContext
 pytestmark = pytest.mark.filterwarnings("ignore::dagp.SearchWarning")
 
 
-def two_curves(n=80):
+def two_curves(n=60):
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(-3, 3, n))
     y = np.where(np.arange(n) % 2 == 0, np.sin(x), 3 + np.cos(2 * x))

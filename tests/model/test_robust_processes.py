@@ -74,11 +74,11 @@ def test_threads_give_the_same_results_as_one_after_the_other():
         assert list(pool.map(answers, OUTPUTS)) == serial
 
 
-def test_processes_give_the_same_results_as_one_after_the_other(monkeypatch):
+def test_processes_give_the_same_results_as_one_after_the_other(monkeypatch, tmp_path):
     # What one of them compiled is not compiled again by another. Not in this process, which may
     # hold programs that an earlier test compiled in another way, with other last bits.
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", os.environ["DAGP_TEST_CACHE"])
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
     settings = {"n_jobs": 2, "backend": "loky", "timeout": WATCHDOG}
     wanted = [delayed(answers)(y) for y in OUTPUTS]
     try:
@@ -105,7 +105,8 @@ def test_two_cores_do_not_deadlock():
         "DAGP(4, n_init=1, max_iter=25, tol=1e3, inducing=64).fit(x, np.sin(x[:, 0]))\n"
     )
     # Programs as a user gets them: others may not hang.
-    environment = {k: v for k, v in os.environ.items() if k != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
+    ours = {"JAX_DISABLE_MOST_OPTIMIZATIONS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}
+    environment = {k: v for k, v in os.environ.items() if k not in ours}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=WATCHDOG, env=environment)
 
 
@@ -151,7 +152,9 @@ WORDS = {
     "demo": "demo -o demo",
     "bench": "bench -o bench.json",
 }
-LONG = ("demo", "bench")
+LONG = ("demo", "bench", "launch")
+"""In the slow set. Fast: small demos in `test_cli.py`, benchmarks in `test_bench.py`, and a launch
+with a limit of its own in `test_distributed.py`."""
 
 
 def test_every_command_is_watched():

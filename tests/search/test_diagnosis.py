@@ -84,10 +84,10 @@ def test_a_solution_found_again_is_not_doubted(monkeypatch):
 @pytest.fixture(scope="module")
 def found():
     """Two curves that cross once, their number not told."""
-    data = datasets.crossings(2, 1, n=120, random_state=0)
+    data = datasets.crossings(2, 1, n=60, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SearchWarning)
-        model = DAGP("auto", inducing=16, n_init=5, tol=1e-3, random_state=0).fit(data.X, data.y)
+        model = DAGP("auto", inducing=12, n_init=5, tol=1e-3, random_state=0).fit(data.X, data.y)
     return data, model
 
 

@@ -108,7 +108,7 @@ class ChoiceNet(NetworkBaseline, DensityBaseline):
     Parameters
     ----------
     n_components : int, default=5
-        Number of components; the first one is the target.
+        Number of components; the first is the target, alone a regression with varying noise.
     hidden : tuple of int, default=(64, 64)
         Sizes of the hidden layers; the last one holds the features.
     tau_inverse : float, default=1e-3
@@ -141,7 +141,7 @@ class ChoiceNet(NetworkBaseline, DensityBaseline):
     True
     """
 
-    n_components: int = setting(5, least=2)
+    n_components: int = setting(5, least=1)
     hidden: tuple[int, ...] = (64, 64)
     _: KW_ONLY
     tau_inverse: float = setting(1e-3, least=1e-12)

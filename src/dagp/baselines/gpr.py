@@ -27,7 +27,7 @@ class GPR(Density, RegressorMixin, BaseEstimator):
     inducing : int, array of shape (M, D) or None, default=None
         Number of inducing points or their positions; chosen from the data if None.
     max_iter : int, default=1000
-        Maximum number of training steps.
+        Maximum number of steps of the final training.
     tol : float, default=1e-4
         Training ends when a block of steps gains less than this per data point.
     batch_size : int or None, default=None
@@ -39,6 +39,8 @@ class GPR(Density, RegressorMixin, BaseEstimator):
     ----------
     model_ : DAGP
         The fitted model with one process.
+    n_iter_ : int
+        Number of training steps, those of the search included.
 
     Examples
     --------
@@ -70,7 +72,7 @@ class GPR(Density, RegressorMixin, BaseEstimator):
         """Fit the model to inputs of shape (N, D) and outputs of shape (N,) or (N, P)."""
         settings = self.get_params(deep=False)
         self.model_: DAGP = DAGP(1, GP(settings.pop("kernel")), **settings).fit(X, y)
-        for name in ("n_features_in_", "feature_names_in_"):
+        for name in ("n_features_in_", "feature_names_in_", "n_iter_"):
             if hasattr(self.model_, name):
                 setattr(self, name, getattr(self.model_, name))
         return self

@@ -18,7 +18,7 @@ from dagp.baselines.base import DensityBaseline, Predicted, setting
 from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.optimise import full_batch, initial_gp, maximise
 from dagp.core.linalg import cholesky, inverse_factor, log_det
-from dagp.core.typing import Array, Float, Inputs, PerPoint, RandomState, Scalar
+from dagp.core.typing import Array, Float, Inputs, Int, PerPoint, RandomState, Scalar
 from dagp.model.association import Batch
 from dagp.model.gp import NOISE_FLOOR
 from dagp.model.kernel import Kernel, check_columns
@@ -157,6 +157,8 @@ class LGPR(DensityBaseline):
         Fitted kernel, in the units of the data.
     noise_std_ : float
         Fitted noise standard deviation, in the units of the data.
+    n_iter_ : ndarray of shape (3,)
+        Number of steps in each stage.
 
     Examples
     --------
@@ -187,25 +189,28 @@ class LGPR(DensityBaseline):
         batch = full_batch(X, y)
         start = initial_gp(kernel, self.units_, LENGTHSCALE, NOISE_STD)
         ones = fixed(np.zeros(len(X)), support="real")
-        plain, plain_objective = self._maximise(LeveragedGP(*start, ones), batch)
+        plain, plain_objective, first = self._maximise(LeveragedGP(*start, ones), batch)
         # Initial leverages must differ: where all are equal, the evidence has zero gradient.
         angle = parameter(jnp.arccos(rng.uniform(0, 1, len(X))), support="real")
         still = LeveragedGP(fixed(plain.kernel), fixed(plain.noise_std), angle)
-        angle = fixed(self._maximise(still, batch)[0].angle)
-        model, final_objective = self._maximise(replace(plain, angle=angle), batch)
+        moved, _, second = self._maximise(still, batch)
+        leveraged = replace(plain, angle=fixed(moved.angle))
+        model, final_objective, third = self._maximise(leveraged, batch)
+        self.n_iter_: Int[np.ndarray, " 3"] = np.array([first, second, third])
         # Without leverages where they do not raise the objective.
         model = model if final_objective > plain_objective else plain
-        self._posterior = condition(model, batch)
+        # As NumPy arrays: from a pickle, JAX reads its own in the precision of the user's session.
+        self._posterior: Posterior = jax.tree.map(np.asarray, condition(model, batch))
         self.log_evidence_: float = float(self._posterior.evidence)
         self.leverages_: Float[np.ndarray, " N"] = np.asarray(model.leverages())
-        self.kernel_: Kernel = model.kernel
+        self.kernel_: Kernel = self._posterior.model.kernel
         self.noise_std_: float = float(np.sqrt(model.noise_variance())) * self.units_.y_unit[0]
 
-    def _maximise(self, model: LeveragedGP, batch: Batch) -> tuple[LeveragedGP, float]:
-        """The model with its trainable parameters maximised, and the objective there."""
+    def _maximise(self, model: LeveragedGP, batch: Batch) -> tuple[LeveragedGP, float, int]:
+        """The model with its trainable parameters maximised, the objective there, and the steps."""
         initial = (jax.tree.map(jnp.asarray, model), jnp.asarray(float(self.leverage_penalty)))
         found = maximise(objective, initial, batch, max_iter=self.max_iter, tol=self.tol)
-        return found.state.model[0], found.bound
+        return found.state.model[0], found.bound, len(found.trace)
 
     def _components(self, X: Inputs) -> Predicted:
         return _predict(self._posterior, jnp.asarray(X))

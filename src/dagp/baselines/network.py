@@ -128,7 +128,8 @@ def train_network(
         keys = jax.random.split(jax.random.fold_in(key, block), BLOCK)
         state, values = _block(loss, state, data, (rows, keys, rates[block]))
         losses.append(np.asarray(values))
-    return state[0], np.concatenate(losses)
+    # As NumPy arrays: from a pickle, JAX reads its own in the precision of the user's session.
+    return jax.tree.map(np.asarray, state[0]), np.concatenate(losses)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -242,6 +242,8 @@ class OMGP(DensityBaseline):
         Fitted kernels, in the units of the data.
     noise_std_ : ndarray of shape (K,)
         Noise standard deviation of each process, in the units of the data.
+    n_iter_ : int
+        Number of steps of the start that was kept.
 
     Examples
     --------
@@ -270,8 +272,11 @@ class OMGP(DensityBaseline):
         batch = full_batch(X, y)
         starts = (self._start(kernels, len(X), index, rng) for index in range(self.n_init))
         settings: Any = {"max_iter": self.max_iter, "tol": self.tol, "rate": RATE, "block": block}
-        ends = (finalise(train(start, batch, **settings).state, batch) for start in starts)
-        self._fitted = max(ends, key=lambda end: float(end.elbo))
+        runs = (train(start, batch, **settings) for start in starts)
+        ends = ((finalise(run.state, batch), len(run.trace)) for run in runs)
+        best, self.n_iter_ = max(ends, key=lambda end: float(end[0].elbo))
+        # As NumPy arrays: from a pickle, JAX reads its own in the precision of the user's session.
+        self._fitted: FittedMixture = jax.tree.map(np.asarray, best)
         state = self._fitted.state
         self.lower_bound_: float = float(self._fitted.elbo)
         self.responsibilities_: Float[np.ndarray, "N K"] = np.asarray(state.responsibilities)
