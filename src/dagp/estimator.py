@@ -96,6 +96,9 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         Final ELBO.
     lower_bounds_ : ndarray of shape (n_iter_,)
         Its history.
+    confidence_ : float
+        Probability that the association is the best one, by how far the starts agree; NaN without
+        starts to compare. Below 0.5 there is a `SearchWarning`.
     restarts_ : list of dict
         Kind, ELBO, rungs, steps, fate and moves of each start; see ``summary(verbose=True)``.
     alternatives_ : list of DAGP
@@ -124,6 +127,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     processes_: list[FittedProcess]
     lower_bound_: float
     lower_bounds_: Float[np.ndarray, " steps"]
+    confidence_: float
     restarts_: list[dict[str, Any]]
     alternatives_: "list[DAGP]"
     converged_: bool

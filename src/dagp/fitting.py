@@ -3,11 +3,13 @@
 Used by `DAGP.fit` and `dagp fit`; not part of the public interface.
 """
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from dagp.core.errors import SearchWarning
 from dagp.core.precision import numerics
 from dagp.core.random import as_random_state
 from dagp.core.sharding import from_leader, to_host
@@ -22,6 +24,7 @@ from dagp.predict.process import fitted_process
 from dagp.predict.widening import widened
 from dagp.search.factory import Problem
 from dagp.search.fit import (
+    Fit,
     Options,
     Stream,
     fit_collapsed,
@@ -86,10 +89,13 @@ def fit_estimator(
     estimator.n_iter_ = len(found.result.trace)
     trained = jax.tree.map(np.asarray, found.result.state.model)
     estimator.stream_ = Stream.after(trained, float(weight.sum()))
+    estimator.confidence_ = found.verdict.confidence
     estimator.restarts_ = [c.record() for c in found.ranking]
     # Responsibilities of rivals that were searched on a subsample are evaluated for all rows.
     known = data if found.complete else data._replace(inverse=np.full_like(data.inverse, -1))
     estimator.alternatives_ = [_alternative(estimator, known, *r) for r in found.rivals]
+    if found.verdict.doubted and found.result.status != "stopped":
+        warnings.warn(_doubt(estimator, found, data), SearchWarning, stacklevel=3)
 
 
 def update_estimator(estimator: "DAGP", X: Any, y: Any, sample_weight: Any = None) -> None:
@@ -115,8 +121,25 @@ def _alternative(estimator: "DAGP", data: Prepared, contender: Contender, result
             setattr(other, name, getattr(estimator, name))
     _read_off(other, data, result, None)
     other.lower_bounds_, other.n_iter_ = result.trace, contender.steps
+    other.confidence_ = np.nan
     other.restarts_, other.alternatives_ = [contender.record()], []
     return other
+
+
+def _doubt(estimator: "DAGP", found: Fit, data: Prepared) -> str:
+    """What is wrong with a fit of low confidence, and what to do about it."""
+    message = (
+        f"The association may not be the best one (confidence {estimator.confidence_:.2f}, from "
+        f"{len(found.ranking)} starts). Increase n_init"
+    )
+    if not found.verdict.rows:
+        return message + "."
+    rows = [int(np.argmax(data.inverse == row)) for row in found.verdict.rows]
+    lead = found.ranking[0].bound - found.rivals[0][0].bound
+    return (
+        f"{message}, or give labels: those of rows {', '.join(map(str, rows))} would decide between "
+        f"it and alternatives_[0], whose ELBO is {lead:.2f} lower."
+    )
 
 
 def _previous(estimator: "DAGP", rows: Sample, n_processes: int) -> Posterior | None:

@@ -86,9 +86,10 @@ def headline(model: "DAGP") -> str:
     """The fit in one sentence."""
     used = int(np.sum(model.active_))
     state = "converged" if model.converged_ else "did not converge"
+    sure = f"; confidence {model.confidence_:.2f}" if np.isfinite(model.confidence_) else ""
     return (
         f"{used} of {len(model.active_)} processes in use; ELBO {model.lower_bound_:.2f}; "
-        f"{state} after {model.n_iter_} steps (best of {len(model.restarts_)} starts)."
+        f"{state} after {model.n_iter_} steps (best of {len(model.restarts_)} starts){sure}."
     )
 
 

@@ -25,6 +25,7 @@ FITTED = {
     "active_": np.ndarray,
     "alternatives_": list,
     "assignment_": np.ndarray,
+    "confidence_": float,
     "converged_": bool,
     "extent_": tuple,
     "feature_names_in_": np.ndarray,
@@ -39,7 +40,7 @@ FITTED = {
     "stream_": Stream,
 }
 """Fitted attributes that files store, and their types. `processes_` are rebuilt."""
-_NOT_ALWAYS = {"feature_names_in_", "stream_"}
+_NOT_ALWAYS = {"confidence_", "feature_names_in_", "stream_"}
 _START = {
     "kind": str,
     "bound": float,

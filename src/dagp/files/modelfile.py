@@ -123,6 +123,8 @@ def _put_together(cls: "type[DAGP]", parts: Mapping[str, Any]) -> "DAGP":
             raise ValueError(f"{name} is not a fitted attribute")
         setattr(estimator, name, value)
     check_estimator(estimator, parts["shares"])
+    # Files of dagp 0.1 do not have it.
+    estimator.confidence_ = parts["fitted"].get("confidence_", np.nan)
     others: list[Any] = estimator.alternatives_
     estimator.alternatives_ = [_put_together(cls, other) for other in others]
     estimator.processes_ = [

@@ -138,6 +138,8 @@ class Evaluation(NamedTuple):
     """A model evaluated on a batch, for search and diagnostics."""
 
     means: Float[Array, "K N P"]
+    variances: Float[Array, "K N P"]
+    """Mean and variance of each function."""
     noise_variances: Float[Array, "K P"]
     log_joint: PerProcess
     gate: GateMarginals
@@ -179,7 +181,7 @@ def refine_q(
     log_joint = known.log_joint(marginals, batch)
     bound, own = elbo_from_log_joint(known, log_joint, batch), responsibilities(log_joint)
     evaluation = Evaluation(
-        known.means(marginals),
+        *known.moments(marginals),
         known.noise_variances(),
         log_joint,
         marginals.gate,

@@ -164,14 +164,19 @@ class DataAssociation(eqx.Module):
         groups = (jnp.sum(jax.vmap(log_prior)(group)) for group in self.groups)
         return sum(groups, start=log_prior(self.gate))
 
-    def means(self, marginals: ModelMarginals) -> Float[Array, "K N P"]:
-        """Mean of each process at the points of the marginals."""
+    def moments(
+        self, marginals: ModelMarginals
+    ) -> tuple[Float[Array, "K N P"], Float[Array, "K N P"]]:
+        """Mean and variance of the function of each process at the points of the marginals."""
 
-        def mean(process: Process, part: Any) -> Outputs:
-            components = process.components(part)
-            return jnp.tensordot(components.masses, components.mean, axes=1)
+        def of_one(process: Process, part: Any) -> tuple[Outputs, Outputs]:
+            masses, mean, variance, _ = process.components(part)
+            first = jnp.tensordot(masses, mean, axes=1)
+            return first, jnp.tensordot(masses, variance + (mean - first) ** 2, axes=1)
 
-        return self.in_order(tuple(map(jax.vmap(mean), self.groups, marginals.groups)))
+        groups = tuple(map(jax.vmap(of_one), self.groups, marginals.groups))
+        means, variances = (self.in_order(parts) for parts in zip(*groups, strict=True))
+        return means, variances
 
     def noise_variances(self) -> Float[Array, "K P"]:
         return self.in_order(

@@ -1,19 +1,19 @@
 """Diagnostics of a fit: convergence, support among the starts, and other solutions."""
 
 import warnings
-from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dagp.core.errors import FitError, SearchWarning
+from dagp.core.errors import FitError
 from dagp.core.sharding import to_host
 from dagp.core.typing import Float, PerPoint, Scalar
 from dagp.inference.train import Evaluation, Result, evaluate
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.gates import Gate
+from dagp.search.confidence import Verdict, confidence, decisive_rows, support
 from dagp.search.race import Contender
 from dagp.search.search import GAIN
 from dagp.search.usage import agreement
@@ -25,20 +25,17 @@ SIMILAR = 0.9
 _LARGE_JITTER = 1e-4
 
 
-def other_solutions(
-    ranking: list[Contender], weight: Float[np.ndarray, " N"]
-) -> tuple[int, list[Contender]]:
-    """Number of starts that support the kept solution, and the best start of every other."""
+def other_solutions(ranking: list[Contender], weight: Float[np.ndarray, " N"]) -> list[Contender]:
+    """The best start of every solution but the kept one."""
     found = [to_host(c.state.responsibilities)[: len(weight)] for c in ranking]
-    support, others = 1, []
+    others = []
     for index in sorted(range(1, len(ranking)), key=lambda i: -ranking[i].bound):
-        if agreement(found[0], found[index], weight) >= SIMILAR:
-            support += 1
-        elif len(ranking[index].rungs) > 1 and all(
-            agreement(found[index], found[known], weight) < SAME for known in others
+        if len(ranking[index].rungs) > 1 and all(
+            agreement(found[index], found[known], weight) < limit
+            for known, limit in [(0, SIMILAR), *((other, SAME) for other in others)]
         ):
             others.append(index)
-    return support, [ranking[index] for index in others]
+    return [ranking[index] for index in others]
 
 
 @jax.jit
@@ -78,12 +75,9 @@ def check_converged(result: Result) -> None:
         )
 
 
-def review(
-    result: Result, ranking: list[Contender], batch: Batch, weight: np.ndarray
-) -> list[Contender]:
-    """Issue the warnings of a search; return the best start of every other solution."""
-    check_finite(result.bound, ranking)
-    for name, jitter in _jitters(result.state.model, batch).items():
+def check_jitter(model: DataAssociation, batch: Batch) -> None:
+    """Warn if a covariance is nearly singular."""
+    for name, jitter in _jitters(model, batch).items():
         if jitter > _LARGE_JITTER:
             warnings.warn(
                 f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
@@ -91,34 +85,28 @@ def review(
                 UserWarning,
                 stacklevel=5,
             )
-    support, others = other_solutions(ranking, weight)
-    if others and result.status != "stopped":
-        for message in _search_warnings(ranking, others[0], support, batch):
-            warnings.warn(message, SearchWarning, stacklevel=5)
-    return others
 
 
-def _search_warnings(
-    ranking: list[Contender], rival: Contender, support: int, batch: Batch
-) -> Iterator[str]:
-    """Warnings about a close second solution, or about a solution found by one start only."""
-    # A runner-up is not fully trained, hence the margin by which the search accepts moves.
-    margin = GAIN * float(np.sum(to_host(batch.weight)))
+def judge(
+    ranking: list[Contender], batch: Batch, weight: Float[np.ndarray, " N"]
+) -> tuple[Verdict, list[Contender]]:
+    """How far the search can be trusted, and the best start of every other solution."""
+    others = other_solutions(ranking, weight)
+    if len(ranking) == 1:
+        return Verdict(np.nan), others
+    share = support(ranking[0], ranking, weight)
+    if not others:
+        return Verdict(confidence(share, np.inf, 1.0)), others
+    rival = others[0]
     lead = ranking[0].bound - rival.bound
+    # A runner-up is not fully trained, hence the margin by which the search accepts moves.
+    margin = GAIN * float(weight.sum())
     if lead < 5 * margin:
         margin += quadrature_error(ranking[0].state.model, batch)
         margin += quadrature_error(rival.state.model, batch)
-    if lead < margin:
-        yield (
-            f"Two different solutions explain the data almost equally well (ELBO "
-            f"{ranking[0].bound:.2f} and {rival.bound:.2f}). Look at alternatives_[0]; labels for "
-            "a few points, priors, or more data would decide."
-        )
-    elif support == 1:
-        yield (
-            f"Only one of {len(ranking)} starts led to this solution; the next best is "
-            f"{lead:.2f} below. Increase n_init to confirm it, and see alternatives_."
-        )
+    kept, other = (to_host(c.state.responsibilities)[: len(weight)] for c in (ranking[0], rival))
+    rows = decisive_rows(kept, other, weight)
+    return Verdict(confidence(share, lead, margin), tuple(map(int, rows))), others
 
 
 def _jitters(model: DataAssociation, batch: Batch) -> dict[str, float]:

@@ -25,7 +25,8 @@ from dagp.inference.standardize import Sample, padded, to_batch, to_device_batch
 from dagp.inference.train import BLOCK, Callback, Progress, Result, State, begin, resume, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.process import Deepening
-from dagp.search.diagnosis import check_converged, check_finite, review
+from dagp.search.confidence import Verdict
+from dagp.search.diagnosis import check_converged, check_finite, check_jitter, judge
 from dagp.search.factory import Problem, build, deepened, resumed
 from dagp.search.race import Contender, ranked
 from dagp.search.search import prune, search
@@ -85,6 +86,7 @@ class Fit(NamedTuple):
     """Whether the rivals cover all rows, or only the subsample."""
     batch: Batch | None
     """All rows, if they were trained on as one batch."""
+    verdict: Verdict = Verdict(np.nan)
 
 
 def fit_collapsed(
@@ -139,11 +141,13 @@ def _search(
         previous=previous,
     )
     batch = trainer.batch
-    others = review(result, ranking, batch, problem.sample.weight)
+    check_finite(result.bound, ranking)
+    check_jitter(result.state.model, batch)
+    verdict, others = judge(ranking, batch, problem.sample.weight)
     rivals = [(c, settled(c.result(), batch)) for c in others]
     if options.auto and result.status != "stopped":
         result, batch = prune(problem, result, trainer, options.max_iter)
-    return Fit(result, ranking, rivals, True, batch)
+    return Fit(result, ranking, rivals, True, batch, verdict)
 
 
 def _part(problem: Problem, count: int, rng: np.random.Generator) -> Problem:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from dagp.core.typing import Bool, Float
 from dagp.inference.standardize import Sample
@@ -23,6 +24,8 @@ class Proposal(NamedTuple):
     name: str
     processes: frozenset[int]
     responsibilities: Float[np.ndarray, "N K"]
+    keeps_gate: bool = False
+    """Whether the gate can follow it: the regions of the processes do not change."""
 
 
 _AGREE = 2.0
@@ -33,7 +36,7 @@ _MEETINGS = 12
 """Closest meetings tried per pair: functions that run side by side meet very often."""
 
 
-_TEMPERATURES = (3.0, 10.0, 30.0)
+_TEMPERATURES = (1.0, 10.0, 30.0)
 
 
 class View(NamedTuple):
@@ -42,6 +45,7 @@ class View(NamedTuple):
     sample: Sample
     responsibilities: Float[np.ndarray, "N K"]
     means: Float[np.ndarray, "K N P"]
+    variances: Float[np.ndarray, "K N P"]
     noise_std: Float[np.ndarray, "K P"]
     log_joint: Float[np.ndarray, "N K"]
     smooth: list[int]
@@ -61,6 +65,21 @@ class View(NamedTuple):
     @property
     def unused(self) -> list[int]:
         return [k for k in self.smooth if k not in self.used]
+
+    def log_predictive(self) -> Float[np.ndarray, "N K"]:
+        """As `log_joint`, by the predictive instead of the expected log density of the functions.
+
+        Where a function has no data its variance is large: the predictive density is broad, but
+        the expected log density excludes every point. A point of such a place cannot return.
+        """
+        found = self.log_joint.copy()
+        for k in self.smooth:
+            square, noise = (self.sample.y - self.means[k]) ** 2, self.noise_std[k] ** 2
+            total = self.variances[k] + noise
+            expected = (square + self.variances[k]) / noise + np.log(noise)
+            predictive = square / total + np.log(total)
+            found[:, k] += 0.5 * np.sum(expected - predictive, axis=1)
+        return found
 
     def agree(self, i: int, j: int) -> Bool[np.ndarray, " N"]:
         """Where functions i and j agree within the noise."""
@@ -140,14 +159,13 @@ def swap(view: View) -> Iterator[Proposal]:
 
 
 def temper(view: View) -> Iterator[Proposal]:
-    """Assign the points less decidedly: functions then reach for points that others, or clutter,
-    have taken from them in a small part of the inputs."""
+    """Assign the points by predictive densities, and less decidedly: functions then reach for points
+    that others, or clutter, have taken from them in a small part of the inputs."""
+    log_predictive = view.log_predictive()
     for temperature in _TEMPERATURES:
-        level = view.log_joint / temperature
-        weights = np.exp(level - level.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
+        weights = softmax(log_predictive / temperature, axis=1)
         everything = frozenset(range(weights.shape[1]))
-        yield Proposal(f"temper at {temperature:g}", everything, weights)
+        yield Proposal(f"temper at {temperature:g}", everything, weights, keeps_gate=True)
 
 
 Move = Callable[[View], Iterator[Proposal]]

@@ -16,6 +16,7 @@ from dagp.inference.standardize import padded, to_device_batch
 from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate, resume, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.process import Deepening
+from dagp.search.confidence import CONFIRMED, support
 from dagp.search.factory import Problem, Start, build, deepened
 from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
 from dagp.search.race import RACE_STEPS, Contender, race, ranked
@@ -25,6 +26,10 @@ from dagp.search.usage import in_use, shares_of_data
 
 BEHIND = 0.1
 """A finalist this far behind, per data point, is not improved by moves."""
+REACHED = 0.99
+"""Share of equally assigned data from which a finalist has reached the best solution so far."""
+ROUNDS = 3
+"""Most rounds of starts."""
 PROBE_STEPS = 10
 """Coordinate-ascent steps on a proposal before its ELBO is compared."""
 HOPELESS = 0.2
@@ -61,6 +66,7 @@ def view(problem: Problem, contender: Contender, batch: Batch) -> View:
         problem.sample,
         to_host(contender.state.responsibilities)[:N],
         to_host(evaluation.means)[:, :N],
+        to_host(evaluation.variances)[:, :N],
         np.sqrt(np.asarray(evaluation.noise_variances)),
         to_host(evaluation.log_joint)[:N],
         [k for k, clutter in enumerate(problem.clutter) if not clutter],
@@ -109,18 +115,22 @@ def promising(
     are added to `rejected`."""
     batch = trainer.batch
     seen = view(problem, contender, batch)
+    model = contender.state.model
     # A gate trained to be constant could not follow a proposal that divides the inputs, so the
     # initial gate is used.
-    model = contender.state.model.with_gate(build(problem, contender.start).gate)
+    untrained = model.with_gate(build(problem, contender.start).gate)
+    margin = GAIN * float(problem.sample.weight.sum())
     least = contender.bound - HOPELESS * per_point(problem)
     trials = []
     proposals = itertools.chain.from_iterable(move(seen) for move in moves)
     for proposal in [p for p in proposals if p.name not in rejected]:
         given = shard_rows(padded(proposal.responsibilities, len(batch.X)))
-        state, bound = begin(model, batch, given, PROBE_STEPS)
+        first = model if proposal.keeps_gate else untrained
+        state, bound = begin(first, batch, given, PROBE_STEPS)
         trial = Trial(proposal, state, float(bound.value))
+        better = trial.bound > contender.bound + margin
         # An ELBO that is NaN compares false and drops out here.
-        if trial.bound > least and not trial.returned(state, contender.state, batch):
+        if better or (trial.bound > least and not trial.returned(state, contender.state, batch)):
             trials.append(trial)
         else:
             rejected[proposal.name] = proposal.processes
@@ -216,6 +226,34 @@ def deepen(problem: Problem, contender: Contender, trainer: Trainer, max_iter: i
     contender.advance(trainer, max_iter, trainer.callback)
 
 
+def explore(
+    problem: Problem,
+    trainer: Trainer,
+    n_init: int,
+    rng: np.random.Generator,
+    contenders: list[Contender],
+) -> None:
+    """Add contenders in rounds of `n_init` starts, until the best solution has been found twice."""
+    weight = problem.sample.weight
+    for _ in range(ROUNDS):
+        fresh = []
+        for start in starts(problem, n_init, rng):
+            given = shard_rows(padded(start.responsibilities, len(trainer.batch.X)))
+            state, _ = begin(build(problem, start), trainer.batch, given, 0)
+            fresh.append(Contender(start, state))
+        contenders += fresh
+        finalists = race(fresh, trainer)
+        for contender in finalists:
+            best = max(contenders, key=lambda c: c.bound)
+            behind = contender.bound < best.bound - BEHIND * per_point(problem)
+            if not behind and support(contender, [best], weight) < REACHED:
+                contender.advance(trainer, RACE_STEPS)
+                improve(problem, contender, trainer)
+        best = max(contenders, key=lambda c: c.bound)
+        if n_init == 1 or support(best, contenders, weight) >= CONFIRMED:
+            return
+
+
 def search(
     problem: Problem,
     trainer: Trainer,
@@ -230,15 +268,11 @@ def search(
     A `previous` model is trained further instead. When the callback of the trainer returns true,
     the search ends with the best solution so far.
     """
-    contenders = _contenders(problem, trainer.batch, n_init, rng, previous)
+    contenders = [] if previous is None else [_warm(previous, trainer.batch)]
     try:
-        finalists = race(contenders, trainer)
         if previous is None:
-            least = finalists[0].bound - BEHIND * per_point(problem)
-            for contender in [c for c in finalists if c.bound >= least]:
-                contender.advance(trainer, RACE_STEPS)
-                improve(problem, contender, trainer)
-        best = max(finalists, key=lambda c: c.bound)
+            explore(problem, trainer, n_init, rng, contenders)
+        best = max(contenders, key=lambda c: c.bound)
         result = best.advance(trainer, max_iter, trainer.callback)
         if previous is None and result.status != "stopped":
             simplify(problem, best, trainer)
@@ -274,19 +308,6 @@ def prune(
     return settled(trained, batch)._replace(trace=trace), batch
 
 
-def _contenders(
-    problem: Problem,
-    batch: Batch,
-    n_init: int,
-    rng: np.random.Generator,
-    previous: DataAssociation | None,
-) -> list[Contender]:
-    if previous is not None:
-        state = resume(previous, batch)
-        warm = Start("warm", to_host(state.responsibilities), np.nan, np.nan)
-        return [Contender(warm, state)]
-    contenders = []
-    for start in starts(problem, n_init, rng):
-        given = shard_rows(padded(start.responsibilities, len(batch.X)))
-        contenders.append(Contender(start, begin(build(problem, start), batch, given, 0)[0]))
-    return contenders
+def _warm(previous: DataAssociation, batch: Batch) -> Contender:
+    state = resume(previous, batch)
+    return Contender(Start("warm", to_host(state.responsibilities), np.nan, np.nan), state)

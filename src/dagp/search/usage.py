@@ -4,7 +4,7 @@ agree on the assignment."""
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from dagp.core.typing import Bool, Float
+from dagp.core.typing import Bool, Float, Int
 
 UNUSED = 0.01
 """A process that accounts for less than this share of the data is not in use."""
@@ -22,6 +22,26 @@ def in_use(shares: Float[np.ndarray, " K"]) -> Bool[np.ndarray, " K"]:
     return shares >= UNUSED
 
 
+def _together(
+    first: Float[np.ndarray, "N K"],
+    second: Float[np.ndarray, "N K"],
+    weight: Float[np.ndarray, " N"],
+) -> Float[np.ndarray, "K K"]:
+    """Weight of the data by the processes that two solutions assign them to."""
+    K = first.shape[1]
+    pairs = K * first.argmax(axis=1) + second.argmax(axis=1)
+    return np.bincount(pairs, weight, minlength=K * K).reshape(K, K)
+
+
+def matching(
+    first: Float[np.ndarray, "N K"],
+    second: Float[np.ndarray, "N K"],
+    weight: Float[np.ndarray, " N"],
+) -> Int[np.ndarray, " K"]:
+    """The process of the second solution that matches each process of the first."""
+    return linear_sum_assignment(-_together(first, second, weight))[1]
+
+
 def agreement(
     first: Float[np.ndarray, "N K"],
     second: Float[np.ndarray, "N K"],
@@ -33,8 +53,6 @@ def agreement(
     >>> agreement(one, other, np.ones(2))
     1.0
     """
-    K = first.shape[1]
-    pairs = K * first.argmax(axis=1) + second.argmax(axis=1)
-    together = np.bincount(pairs, weight, minlength=K * K).reshape(K, K)
+    together = _together(first, second, weight)
     rows, columns = linear_sum_assignment(-together)
     return float(together[rows, columns].sum() / weight.sum())
