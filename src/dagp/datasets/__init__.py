@@ -11,6 +11,7 @@ and ``random_state``, a seed or random generator.
 from dagp.datasets.harder import crossings, heteroscedastic, rare, steps, switch, trajectories
 from dagp.datasets.paper import cartpole, multimodal, noise_separation
 from dagp.datasets.surfaces import sheets
+from dagp.datasets.turbine import turbine
 
 __all__ = [
     "cartpole",
@@ -23,4 +24,5 @@ __all__ = [
     "steps",
     "switch",
     "trajectories",
+    "turbine",
 ]

@@ -3,8 +3,10 @@
 The data stay on the host; the rows of a few steps at a time are copied to the device. Weights of a
 minibatch are scaled up, so that its ELBO and natural-gradient targets are unbiased for all data.
 Step sizes fall as ``(1 + t/τ)^−κ`` (Robbins & Monro 1951; for variational inference Hoffman et al.
-2013), so that the noise of the batches averages out. At the end every q takes full steps on all
-data: natural parameters add, so a pass over the data in chunks is one full step.
+2013), so that the noise of the batches averages out. Before and after, every q takes full steps on
+all data: natural parameters add, so a pass over the data in chunks is one full step. Where the noise
+of a process is small, steps of the hyperparameters can move its function by more than that; an epoch
+that has lowered the ELBO of all data is undone, and the next takes smaller steps.
 """
 
 from collections.abc import Iterator
@@ -48,7 +50,11 @@ DECAY = 0.75
 PATIENCE = 2
 """Consecutive epochs without a gain before training ends."""
 SWEEPS = 3
-"""Full passes over all data at the end."""
+"""Full passes over all data at the beginning and at the end."""
+BACK_OFF = 1 / 4
+"""Factor of the step sizes after an epoch that was undone."""
+LEAST_RATE = BACK_OFF**3
+"""Training ends when they would have to be smaller than this factor."""
 _CHUNK = 4096
 """Rows per chunk of a full pass."""
 _TOGETHER = 16
@@ -72,6 +78,8 @@ class EpochState(NamedTuple):
     """Consecutive epochs without a gain."""
     done: int
     trace: Float[np.ndarray, " T"]
+    rate: float = 1.0
+    """Factor of the step sizes."""
 
 
 def step_sizes(first: int, count: int, epoch: float) -> StepSizes:
@@ -235,6 +243,15 @@ def full_pass(
     return model, float(bound), np.concatenate(found)[: len(sample.X)]
 
 
+def sweeps(
+    model: DataAssociation, sample: Sample
+) -> tuple[DataAssociation, float, Float[np.ndarray, "N K"]]:
+    """The model after some full passes, with its ELBO and responsibilities on all data."""
+    for _ in range(SWEEPS):
+        model = full_pass(model, sample, NaturalRates())[0]
+    return model, *full_pass(model, sample, NaturalRates())[1:]
+
+
 def in_chunks(sample: Sample, processes: int) -> Iterator[Batch]:
     """All rows in order, as chunks (C, B, …) of one shape; the last are padded."""
     n = len(sample.X)
@@ -299,33 +316,32 @@ def train_minibatch(
     if known is not None:
         return known
     total, epoch = float(np.sum(sample.weight)), rows / size
-    run = run or EpochState(fresh, -np.inf, 0, 0, np.zeros(0))
+    if run is None:
+        swept, value, _ = sweeps(model, sample)
+        run = EpochState(fresh._replace(model=swept), value, 0, 0, np.zeros(0))
     batches = shuffled(rows, size, rng)
     for _ in range(run.done):
         next(batches)
     status: Status = "budget"
     while run.done < max_iter:
-        run = _epoch(run, sample, batches, epoch)
+        after = _epoch(run, sample, batches, epoch)
         # The ELBO of minibatches is too noisy to detect convergence: a full pass after each epoch
         # evaluates it on all data, and its step of every q is kept.
-        swept, value, _ = full_pass(run.state.model, sample, NaturalRates())
-        if not np.isfinite(value):
-            status = "diverged"
-            break
-        gain, bound = value - run.bound, max(value, run.bound)
-        stalled = run.stalled + 1 if gain < tol * total else 0
-        run = run._replace(state=run.state._replace(model=swept), bound=bound, stalled=stalled)
-        if callback(Progress("batches", 0, run.done, bound)):
+        swept, value, _ = full_pass(after.state.model, sample, NaturalRates())
+        if value >= run.bound:
+            stalled = run.stalled + 1 if value - run.bound < tol * total else 0
+            state = after.state._replace(model=swept)
+            run = after._replace(state=state, bound=value, stalled=stalled)
+        else:
+            run = run._replace(done=after.done, trace=after.trace, rate=BACK_OFF * run.rate)
+        if callback(Progress("batches", 0, run.done, run.bound)):
             status = "stopped"
             break
-        if stalled == PATIENCE:
+        if run.stalled == PATIENCE or run.rate < LEAST_RATE:
             status = "converged"
             break
         log.save_progress(run)
-    model = run.state.model
-    for _ in range(SWEEPS):
-        model = full_pass(model, sample, NaturalRates())[0]
-    _, value, found = full_pass(model, sample, NaturalRates())
+    model, value, found = sweeps(run.state.model, sample)
     state = State(model, found, run.state.opt_state)
     result = Result(state, value, run.trace, status, 0.0)
     log.append(result)
@@ -339,7 +355,7 @@ def _epoch(
     state, trace, K = run.state, [run.trace], run.state.model.n_processes
     for first in range(run.done, run.done + max(1, round(epoch / BLOCK)) * BLOCK, BLOCK):
         some = np.stack([next(batches) for _ in range(BLOCK)])
-        sizes = step_sizes(first, BLOCK, epoch)
+        sizes = StepSizes(*(run.rate * size for size in step_sizes(first, BLOCK, epoch)))
         state, estimates = minibatch_steps(state, gather_batches(sample, some, epoch, K), sizes)
         trace.append(np.asarray(estimates, np.float64))
     joined = np.concatenate(trace)

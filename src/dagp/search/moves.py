@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from dagp.core.typing import Bool, Float
 from dagp.inference.standardize import Sample
+from dagp.search.modal import WIDTH, closeness, modal_regression, random_basis
 from dagp.search.parts import parts
 from dagp.search.usage import UNUSED, in_use, shares_of_data
 
@@ -37,6 +38,8 @@ _MEETINGS = 12
 
 
 _TEMPERATURES = (1.0, 10.0, 30.0)
+_EXTEND_POINTS, _EXTEND_TRIES = 1000, 8
+"""Most points, and number of regressions, to extend a function."""
 
 
 class View(NamedTuple):
@@ -168,8 +171,36 @@ def temper(view: View) -> Iterator[Proposal]:
         yield Proposal(f"temper at {temperature:g}", everything, weights, keeps_gate=True)
 
 
+def extend(view: View) -> Iterator[Proposal]:
+    """Lead a function, or an unused one, through points that clutter holds.
+
+    Clutter takes the points of a function where it has lost its way; they then lie on a curve.
+    """
+    clutter = [k for k in range(len(view.means)) if k not in view.smooth]
+    lost = view.sample.weight * view.responsibilities[:, clutter].sum(axis=1)
+    least = UNUSED * view.sample.weight.sum()
+    if lost.sum() < least:
+        return
+    X, y, rng = view.sample.X, view.sample.y, np.random.default_rng(0)
+    for k in (*view.used, *view.unused[:1]):
+        held = view.sample.weight * view.responsibilities[:, k] * (k in view.used)
+        some = np.flatnonzero(lost + held > 0.1 * view.sample.weight)
+        some = np.sort(rng.permutation(some)[:_EXTEND_POINTS])
+        found = []
+        for _ in range(_EXTEND_TRIES):
+            A = random_basis(X, rng.uniform(0.3, 0.6) * X.shape[1] ** 0.5, rng)
+            on, coefficients = modal_regression(A[some], y[some], lost[some], rng, held[some])
+            found.append((on, closeness(y - A @ coefficients, 2 * WIDTH)))
+        near = max(found, key=lambda one: one[0])[1] > 0.5
+        if lost[near].sum() >= least:
+            responsibilities = view.responsibilities.copy()
+            responsibilities[near, k] += responsibilities[np.ix_(near, clutter)].sum(axis=1)
+            responsibilities[np.ix_(near, clutter)] = 0.0
+            yield Proposal(f"extend {k}", frozenset((k, *clutter)), responsibilities)
+
+
 Move = Callable[[View], Iterator[Proposal]]
-MOVES: tuple[Move, ...] = (merge, annex, split, swap, temper)
+MOVES: tuple[Move, ...] = (merge, annex, split, swap, temper, extend)
 """Moves to raise the ELBO."""
 SIMPLER: tuple[Move, ...] = (annex,)
 """Moves towards fewer processes at nearly the same ELBO."""

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from dagp.core.sharding import shard_rows, to_host
+from dagp.core.typing import Float
 from dagp.inference.standardize import padded, to_device_batch
 from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate, resume, settled
 from dagp.model.association import Batch, DataAssociation
@@ -226,6 +227,24 @@ def deepen(problem: Problem, contender: Contender, trainer: Trainer, max_iter: i
     contender.advance(trainer, max_iter, trainer.callback)
 
 
+def confirmed(
+    best: Contender,
+    contenders: list[Contender],
+    finalists: list[Contender],
+    trainer: Trainer,
+    weight: Float[np.ndarray, " N"],
+) -> bool:
+    """Whether another start has reached the best solution, now or after some more training."""
+    if support(best, contenders, weight) >= CONFIRMED:
+        return True
+    for other in finalists:
+        if other is not best and not other.moves:
+            other.advance(trainer, RACE_STEPS)
+            if support(best, [other], weight) >= CONFIRMED:
+                return True
+    return False
+
+
 def explore(
     problem: Problem,
     trainer: Trainer,
@@ -250,7 +269,7 @@ def explore(
                 contender.advance(trainer, RACE_STEPS)
                 improve(problem, contender, trainer)
         best = max(contenders, key=lambda c: c.bound)
-        if n_init == 1 or support(best, contenders, weight) >= CONFIRMED:
+        if n_init == 1 or confirmed(best, contenders, finalists, trainer, weight):
             return
 
 

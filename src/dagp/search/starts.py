@@ -16,6 +16,7 @@ from dagp.core.typing import Float, Int
 from dagp.inference.standardize import Sample, label_log_mask
 from dagp.search.factory import Problem, Start
 from dagp.search.inducing import choose_inducing, k_means
+from dagp.search.modal import WIDTH, closeness, modal_regression, random_basis
 from dagp.search.regressions import FEATURES, Mixture, Rows, mixtures
 from dagp.search.tracking import follow
 from dagp.search.usage import agreement
@@ -77,15 +78,15 @@ def by_consensus(task: Task, rng: np.random.Generator) -> Guess:
     This finds signals even where most points are clutter.
     """
     some = np.sort(rng.permutation(len(task.sample.X))[:_CONSENSUS_POINTS])
-    basis = _random_basis(task.sample.X, rng.uniform(0.3, 0.6) * task.sample.X.shape[1] ** 0.5, rng)
+    basis = random_basis(task.sample.X, rng.uniform(0.3, 0.6) * task.sample.X.shape[1] ** 0.5, rng)
     A, y = basis[some], task.sample.y[some]
     left, squares = task.sample.weight[some], []
     for _ in range(task.functions):
-        tries = [_modal_regression(A, y, left, rng) for _ in range(_CONSENSUS_TRIES)]
+        tries = [modal_regression(A, y, left, rng) for _ in range(_CONSENSUS_TRIES)]
         _, coefficients = max(tries, key=lambda found: found[0])
-        left = left * (1 - _agreement(y - A @ coefficients, 2 * _CONSENSUS_WIDTH))
+        left = left * (1 - closeness(y - A @ coefficients, 2 * WIDTH))
         squares.append(np.sum((task.sample.y - basis @ coefficients) ** 2, axis=1))
-    members = np.exp(-0.5 * np.stack(squares, axis=1) / (2 * _CONSENSUS_WIDTH) ** 2)
+    members = np.exp(-0.5 * np.stack(squares, axis=1) / (2 * WIDTH) ** 2)
     return Guess(members / np.maximum(members.sum(axis=1, keepdims=True), 1.0))
 
 
@@ -133,36 +134,11 @@ def _regression_guess(found: Mixture, members: Members) -> Guess:
     return Guess(members, float(np.exp(np.mean(np.log(found.basis.lengthscale)))), noise)
 
 
-def _modal_regression(
-    A: np.ndarray, y: np.ndarray, weight: np.ndarray, rng: np.random.Generator
-) -> tuple[float, np.ndarray]:
-    """A smooth function along a mode of the data, and the weight of the points on it."""
-    coefficients = rng.standard_normal((A.shape[1], y.shape[1]))
-    ridge = 0.05 * np.eye(A.shape[1])
-    for width in np.geomspace(rng.uniform(0.3, 1.0), _CONSENSUS_WIDTH, 12):
-        B = A * (weight * _agreement(y - A @ coefficients, width))[:, None]
-        coefficients = np.linalg.solve(A.T @ B + width * ridge, B.T @ y)
-    return float(weight @ _agreement(y - A @ coefficients, _CONSENSUS_WIDTH)), coefficients
-
-
-def _agreement(residual: np.ndarray, width: float) -> np.ndarray:
-    return np.exp(-0.5 * np.sum(residual**2, axis=1) / width**2)
-
-
-def _random_basis(X: np.ndarray, lengthscale: float, rng: np.random.Generator) -> np.ndarray:
-    """Random Fourier features of a squared exponential kernel."""
-    count = 32 * min(X.shape[1], 2)
-    frequency = rng.standard_normal((X.shape[1], count)) / lengthscale
-    return np.sqrt(2 / count) * np.cos(X @ frequency + rng.uniform(0, 2 * np.pi, count))
-
-
 _TRACKED_POINTS = 1200
 _DISTINCT = 0.95
 """Share of equally assigned data from which two proposals count as the same."""
 _CONSENSUS_POINTS = 1000
 _CONSENSUS_TRIES = 24
-_CONSENSUS_WIDTH = 0.15
-"""Final kernel width of the modal regression, in standardised units."""
 
 
 def _again(make: Callable[[Task, np.random.Generator], Guess]) -> Kind:
