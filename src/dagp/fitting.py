@@ -24,6 +24,8 @@ from dagp.predict.process import fitted_process
 from dagp.predict.widening import widened
 from dagp.search.factory import Problem
 from dagp.search.fit import (
+    BATCH_ROWS,
+    MANY_ROWS,
     Fit,
     Options,
     Stream,
@@ -69,7 +71,7 @@ def fit_estimator(
         estimator.n_init,
         estimator.max_iter,
         estimator.tol,
-        estimator.batch_size,
+        _batch_size(estimator, len(data.sample.X)),
         estimator.n_processes == "auto",
         rng,
         joint_callback(estimator.callbacks, estimator.verbose),
@@ -126,6 +128,18 @@ def _alternative(estimator: "DAGP", data: Prepared, contender: Contender, result
     return other
 
 
+def _batch_size(estimator: "DAGP", rows: int) -> int | None:
+    """The minibatch size, with a default for many rows."""
+    if estimator.batch_size is not None or rows <= MANY_ROWS or estimator.inference != "collapsed":
+        return estimator.batch_size
+    warnings.warn(
+        f"{rows} rows: training in minibatches of {BATCH_ROWS}; batch_size sets another.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return BATCH_ROWS
+
+
 def _doubt(estimator: "DAGP", found: Fit, data: Prepared) -> str:
     """What is wrong with a fit of low confidence, and what to do about it."""
     message = (
@@ -137,8 +151,8 @@ def _doubt(estimator: "DAGP", found: Fit, data: Prepared) -> str:
     rows = [int(np.argmax(data.inverse == row)) for row in found.verdict.rows]
     lead = found.ranking[0].bound - found.rivals[0][0].bound
     return (
-        f"{message}, or give labels: those of rows {', '.join(map(str, rows))} would decide between "
-        f"it and alternatives_[0], whose ELBO is {lead:.2f} lower."
+        f"{message}, or give labels: those of rows {', '.join(map(str, rows))} would decide "
+        f"between it and alternatives_[0], whose ELBO is {lead:.2f} lower."
     )
 
 
@@ -165,7 +179,7 @@ def _read_off(estimator: "DAGP", data: Prepared, result: Result, batch: Batch | 
     estimator.posterior_ = posterior
     estimator.responsibilities_ = found
     estimator.assignment_ = found.argmax(axis=1)
-    estimator.active_ = in_use(shares)
+    estimator.active_ = in_use(found, rows.weight)
     estimator.processes_ = [
         fitted_process(estimator, posterior, k, float(share)) for k, share in enumerate(shares)
     ]

@@ -8,9 +8,10 @@ import pytest
 from dagp import DAGP, SearchWarning, datasets
 from dagp.inference.train import State
 from dagp.model.association import Batch
-from dagp.search.diagnosis import agreement, other_solutions, review
+from dagp.search.diagnosis import judge, other_solutions
 from dagp.search.factory import Start
 from dagp.search.race import Contender
+from dagp.search.usage import in_use
 
 BATCH = Batch(np.zeros((20, 1)), np.zeros((20, 1)), np.ones(20), np.zeros((20, 2)))
 
@@ -29,14 +30,6 @@ def halves(flip=0):
     return np.eye(2)[member]
 
 
-def test_agreement_ignores_names_and_counts_weights():
-    swapped = halves()[:, ::-1]
-    assert agreement(halves(), swapped, np.ones(20)) == 1.0
-    weight = np.ones(20)
-    weight[0] = 6.0
-    assert agreement(halves(), halves(flip=1), weight) == pytest.approx(19 / 25)
-
-
 def test_other_solutions_are_told_from_the_same_one_found_again():
     ranking = [
         contender(halves(), 10.0, fate="kept"),
@@ -45,40 +38,55 @@ def test_other_solutions_are_told_from_the_same_one_found_again():
         contender(halves(flip=5), 8.0),
         contender(halves(flip=8), 9.5, rungs=1),
     ]
-    support, others = other_solutions(ranking, np.ones(20))
-    assert support == 2
+    others = other_solutions(ranking, np.ones(20))
     # Equal solutions are named once, with their best bound; one that was hardly trained, not.
     assert [other.bound for other in others] == [8.0]
 
 
-def one_and_another(rival_bound, monkeypatch):
-    """The review of a fit whose one rival has this bound, the fit having 100."""
+def judged(monkeypatch, *others):
+    """The verdict on a fit of ELBO 100, given its other starts, and those of other solutions."""
     monkeypatch.setattr("dagp.search.diagnosis.quadrature_error", lambda *_: 0.5)
-    monkeypatch.setattr("dagp.search.diagnosis._jitters", lambda *_: {})
-    ranking = [contender(halves(), 100.0, fate="kept"), contender(halves(flip=5), rival_bound)]
-    result = ranking[0].result()._replace(status="converged")
-    (other,) = review(result, ranking, BATCH, np.ones(20))
-    assert other is ranking[1]
-
-
-def test_a_tie_is_reported(monkeypatch):
-    with pytest.warns(SearchWarning, match="almost equally well.*100.00 and 99.95"):
-        one_and_another(99.95, monkeypatch)
-
-
-def test_a_solution_found_once_is_reported(monkeypatch):
-    with pytest.warns(SearchWarning, match="Only one of 2 starts.*20.00 below"):
-        one_and_another(80.0, monkeypatch)
+    return judge([contender(halves(), 100.0, fate="kept"), *others], BATCH, np.ones(20))
 
 
 def test_a_solution_found_again_is_not_doubted(monkeypatch):
-    monkeypatch.setattr("dagp.search.diagnosis._jitters", lambda *_: {})
-    ranking = [contender(halves(), 100.0, fate="kept"), contender(halves(), 90.0)]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        result = ranking[0].result()._replace(status="converged")
-        assert review(result, ranking, BATCH, np.ones(20)) == []
-    assert caught == []
+    verdict, others = judged(monkeypatch, contender(halves(), 90.0))
+    assert others == []
+    assert verdict.confidence > 0.95
+    assert not verdict.doubted
+
+
+def test_a_solution_found_once_is_doubted(monkeypatch):
+    verdict, (other,) = judged(monkeypatch, contender(halves(flip=5), 80.0))
+    assert other.bound == 80.0
+    assert verdict.doubted
+    # A label of any of the rows that moved would decide.
+    assert set(verdict.rows) <= set(range(5))
+    assert verdict.rows
+
+
+def test_a_tie_is_doubted_although_both_were_found_again(monkeypatch):
+    both = [contender(halves(), 99.0), contender(halves(flip=5), 99.95)]
+    verdict, _ = judged(monkeypatch, *both)
+    clear, _ = judged(monkeypatch, both[0], both[1], contender(halves(flip=5), 50.0))
+    assert verdict.doubted
+    assert verdict.confidence < 0.6
+    assert clear.confidence == verdict.confidence
+
+
+def test_one_start_cannot_be_judged(monkeypatch):
+    verdict, others = judged(monkeypatch)
+    assert np.isnan(verdict.confidence)
+    assert not verdict.doubted
+    assert others == []
+
+
+def test_a_process_that_one_point_needs_is_in_use():
+    sure = np.array([[1.0, 0.0]] * 189 + [[0.0, 1.0]])
+    np.testing.assert_array_equal(in_use(sure, np.ones(190)), [True, True])
+    # One that could as well be left out is not.
+    unsure = np.array([[1.0, 0.0]] * 189 + [[0.4, 0.6]])
+    np.testing.assert_array_equal(in_use(unsure, np.ones(190)), [True, False])
 
 
 @pytest.fixture(scope="module")

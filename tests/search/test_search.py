@@ -53,7 +53,8 @@ def problem_of(X, y, priors, labels=None):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_start_uses_every_process(kind):
     X, y, _ = crossing()
-    members = KINDS[kind](Task(sample_of(X, y), 2), np.random.default_rng(1)).members
+    task = Task(sample_of(X, y), 2, log_mask=np.zeros((len(X), 2)))
+    members = next(KINDS[kind](task, np.random.default_rng(1))).members
     assert members.shape == (len(X), 2)
     assert set(members.argmax(axis=1).tolist()) == {0, 1}
     assert np.all(members >= 0)
@@ -78,7 +79,9 @@ def view(shares, means, X, y, noise=0.1):
         sample_of(X, y),
         shares,
         np.asarray(means)[:, :, None],
+        np.zeros((K, len(X), 1)),
         np.full((K, 1), noise),
+        np.log(np.maximum(shares, 1e-9)),
         list(range(K)),
     )
 
@@ -98,7 +101,7 @@ def test_curves_are_followed_through_their_crossings():
 def test_consensus_finds_a_signal_that_most_points_do_not_belong_to():
     data = datasets.noise_separation(0.8, random_state=1)
     standard = Units.of(sample_of(data.X, data.y)).apply(sample_of(data.X, data.y))
-    guess = KINDS["consensus"](Task(standard, 1, clutter=True), np.random.default_rng(0))
+    guess = next(KINDS["consensus"](Task(standard, 1, clutter=True), np.random.default_rng(0)))
     belongs = guess.members[:, 0]
     assert belongs[data.process == 0].mean() > 0.7
     assert belongs[data.process == 1].mean() < 0.25

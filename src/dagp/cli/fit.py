@@ -23,12 +23,8 @@ from dagp.files.atomic import discard
 from dagp.model.clutter import Noise
 from dagp.model.deep import DeepGP
 from dagp.model.gp import GP
+from dagp.search.fit import BATCH_ROWS, MANY_ROWS
 from dagp.tables.settings import AUTO_PROCESSES, check_settings
-
-LARGE = 20_000
-"""Number of rows above which training uses minibatches unless --batch-size is given."""
-BATCH = 1000
-"""Rows per minibatch in that case."""
 
 
 class Missing(StrEnum):
@@ -56,7 +52,10 @@ def fit(
     inducing: Annotated[int | None, Option(min=1, help="Number of inducing points.")] = None,
     batch_size: Annotated[
         int | None,
-        Option(min=1, help=f"Rows per minibatch; if omitted, all rows, or {BATCH} above {LARGE}."),
+        Option(
+            min=1,
+            help=f"Rows per minibatch; if omitted, all rows, or {BATCH_ROWS} above {MANY_ROWS}.",
+        ),
     ] = None,
     starts: Annotated[int, Option(min=1, help="Number of initialisations that are compared.")] = 8,
     max_iter: Annotated[
@@ -101,7 +100,7 @@ def fit(
             inducing=inducing,
             n_init=starts,
             max_iter=max_iter,
-            batch_size=_batch_size(batch_size, len(training.X)),
+            batch_size=batch_size,
             random_state=seed,
             checkpoint=str(checkpoint),
             checkpoint_every=checkpoint_every,
@@ -137,14 +136,6 @@ def _priors(processes: str, noise: bool, depth: int) -> tuple[int | str, Any]:
     prior = DeepGP(layers=depth) if depth > 1 else GP()
     count = AUTO_PROCESSES if auto else int(processes)
     return ("auto" if auto else count), [prior] * count + [Noise()] if noise else prior
-
-
-def _batch_size(size: int | None, rows: int) -> int | None:
-    """The minibatch size, with a default for large tables."""
-    if size is not None or rows <= LARGE:
-        return size
-    print_message(f"{rows} rows: training in minibatches of {BATCH} (--batch-size sets another).")
-    return BATCH
 
 
 def _checkpoint_path(out: Path, resume: bool) -> Path:

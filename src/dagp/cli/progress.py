@@ -124,8 +124,9 @@ def _with_option_names(message: str) -> str:
     """A warning of the library with command-line options in place of Python names."""
     for name, option in _OPTIONS.items():
         message = message.replace(name, option)
-    message = message.replace("Look at alternatives_[0]; labels", "Labels (--labels)")
-    return message.replace(", and see alternatives_", "").replace("(inducing=...)", "(--inducing)")
+    message = message.replace("or give labels:", "or give labels (--labels):")
+    message = message.replace("it and alternatives_[0], whose", "it and another solution, whose")
+    return message.replace("(inducing=...)", "(--inducing)")
 
 
 def show_summary(model: DAGP) -> None:

@@ -15,7 +15,7 @@ _IDLE = -0.002
 _SPELL = 36
 """Mean number of rows for which a state lasts: six hours of ten-minute means."""
 _APART = 4.0
-"""Distance from every other function, in noise standard deviations, from which rows are separable."""
+"""Distance to every other function, in noise standard deviations, of separable rows."""
 
 
 def turbine(
@@ -30,10 +30,11 @@ def turbine(
     """Ten-minute means of a wind turbine: wind speed in m/s, power in kW.
 
     Process 0 is healthy operation: a curve from cut-in to rated power, with noise that is largest
-    on its slope. Process 1 is downtime: slightly below zero, as below cut-in. Then follow the curtailments, each a
-    plateau below rated power with 2 % of the rows, icing (or a pitch fault), a curve below the
-    healthy one, and clutter, uniform over the range of power. States last for hours, and strong
-    winds are rare. The Bunch also holds the names of the processes, ``states``, and ``separable``.
+    on its slope. Process 1 is downtime: slightly below zero, as below cut-in. Then follow the
+    curtailments, each a plateau below rated power for 2 % of the time, icing (or a pitch fault), a
+    curve below the healthy one, and clutter, uniform over the range of power. States last for
+    hours, and strong winds are rare. The Bunch also holds the names of the processes, ``states``,
+    and ``separable``.
 
     Parameters
     ----------
@@ -56,10 +57,10 @@ def turbine(
     """
     check_whole("curtailments", curtailments, 0, 2)
     shares = [downtime, *[0.02] * curtailments, faults, clutter]
-    if min(shares) < 0 or sum(shares) > 0.5:
+    if not (min(shares) >= 0 and sum(shares) <= 0.5):
         raise ValueError(
-            "downtime, faults and clutter must be shares of the rows that leave half of them "
-            f"healthy, got {downtime!r}, {faults!r} and {clutter!r}."
+            "downtime, faults and clutter must be shares of the rows that leave, with the "
+            f"curtailments, half of them healthy, got {downtime!r}, {faults!r} and {clutter!r}."
         )
     rng = check_common(0.0, n, n_test, random_state)
     start, width, shape = rng.uniform(3.0, 3.8), rng.uniform(6.0, 7.0), rng.uniform(2.4, 2.9)
@@ -71,7 +72,10 @@ def turbine(
         healthy = _IDLE + (1 - _IDLE) * running
         # A limit that is not reached limits nothing.
         plateaus = [np.where(healthy > level, level, np.nan) for level in levels]
-        return np.stack([healthy, np.full_like(wind, _IDLE), *plateaus, _IDLE + (loss - _IDLE) * running], axis=1)
+        return np.stack(
+            [healthy, np.full_like(wind, _IDLE), *plateaus, _IDLE + (loss - _IDLE) * running],
+            axis=1,
+        )
 
     def noise(values: np.ndarray) -> np.ndarray:
         output = np.maximum(values - _IDLE, 0)
@@ -107,7 +111,7 @@ def _wind(n: int, rng: np.random.RandomState) -> np.ndarray:
     persistence = 0.99
     steps = np.sqrt(1 - persistence**2) * rng.standard_normal(n)
     steps[0] /= np.sqrt(1 - persistence**2)
-    level = lfilter([1.0], [1.0, -persistence], steps)
+    level = np.asarray(lfilter([1.0], [1.0, -persistence], steps))
     return 8.0 * np.sqrt(-np.log(np.clip(ndtr(-level), 1e-12, 1.0)))
 
 

@@ -68,6 +68,8 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
         absent = value is None and name in _NOT_ALWAYS
         expected = f"{name} must be of type {kind.__name__}, got {type(value).__name__}"
         _require(absent or isinstance(value, kind), expected)
+    sure = getattr(estimator, "confidence_", np.nan)
+    _require(np.isnan(sure) or 0 <= sure <= 1, "confidence_ must be between 0 and 1, or NaN")
     posterior = estimator.posterior_
     _check_units(posterior.units)
     D, P = posterior.units.x_unit.size, posterior.units.y_unit.size

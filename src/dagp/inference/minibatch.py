@@ -3,10 +3,10 @@
 The data stay on the host; the rows of a few steps at a time are copied to the device. Weights of a
 minibatch are scaled up, so that its ELBO and natural-gradient targets are unbiased for all data.
 Step sizes fall as ``(1 + t/τ)^−κ`` (Robbins & Monro 1951; for variational inference Hoffman et al.
-2013), so that the noise of the batches averages out. Before and after, every q takes full steps on
-all data: natural parameters add, so a pass over the data in chunks is one full step. Where the noise
-of a process is small, steps of the hyperparameters can move its function by more than that; an epoch
-that has lowered the ELBO of all data is undone, and the next takes smaller steps.
+2013), so that the noise of the batches averages out. Before and after, every q takes full steps
+on all data: natural parameters add, so a pass over the data in chunks is one full step. Where a
+process has little noise, steps of the hyperparameters can move its function by more than that; an
+epoch that has lowered the ELBO of all data is undone, and the next takes smaller steps.
 """
 
 from collections.abc import Iterator
@@ -246,10 +246,18 @@ def full_pass(
 def sweeps(
     model: DataAssociation, sample: Sample
 ) -> tuple[DataAssociation, float, Float[np.ndarray, "N K"]]:
-    """The model after some full passes, with its ELBO and responsibilities on all data."""
-    for _ in range(SWEEPS):
-        model = full_pass(model, sample, NaturalRates())[0]
-    return model, *full_pass(model, sample, NaturalRates())[1:]
+    """The model after some full passes, with its ELBO and responsibilities on all data.
+
+    Passes end when one lowers the ELBO, which steps of heteroscedastic noise can do.
+    """
+    best = None
+    for _ in range(SWEEPS + 1):
+        after, value, found = full_pass(model, sample, NaturalRates())
+        if best is not None and not value >= best[1]:
+            break
+        best, model = (model, value, found), after
+    assert best is not None
+    return best
 
 
 def in_chunks(sample: Sample, processes: int) -> Iterator[Batch]:

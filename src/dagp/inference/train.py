@@ -180,8 +180,10 @@ def refine_q(
     marginals = known.marginals(projection)
     log_joint = known.log_joint(marginals, batch)
     bound, own = elbo_from_log_joint(known, log_joint, batch), responsibilities(log_joint)
+    means, variances = known.moments(marginals)
     evaluation = Evaluation(
-        *known.moments(marginals),
+        means,
+        variances,
         known.noise_variances(),
         log_joint,
         marginals.gate,

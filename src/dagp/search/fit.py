@@ -18,6 +18,7 @@ from dagp.inference.minibatch import (
     noise_levels,
     shuffled,
     streaming_update,
+    sweeps,
     train_minibatch,
 )
 from dagp.inference.run_log import NO_LOG, RunLog
@@ -31,10 +32,11 @@ from dagp.search.factory import Problem, build, deepened, resumed
 from dagp.search.race import Contender, ranked
 from dagp.search.search import prune, search
 from dagp.search.starts import starts
+from dagp.search.subsample import SEARCH_ROWS, subsample
 from dagp.search.trainer import Trainer
 
-SEARCH_ROWS = 2000
-"""With minibatches, size of the subsample on which the association is searched."""
+MANY_ROWS, BATCH_ROWS = 20_000, 1000
+"""Above this number of rows, minibatches of this size are the default."""
 STREAM_CHUNK = 1024
 """Rows per streaming update if no batch size is given."""
 STREAM_PATIENCE = 10
@@ -96,13 +98,19 @@ def fit_collapsed(
     if previous is not None:
         previous = with_natural_q(resumed(problem, previous))
     size = options.batch_size
-    part = problem if size is None else _part(problem, max(SEARCH_ROWS, size), options.rng)
+    if size is None:
+        part, rows = problem, np.arange(len(problem.sample.X))
+    else:
+        rows = subsample(problem.sample, max(SEARCH_ROWS, size), options.rng)
+        part = problem._replace(sample=Sample(*(column[rows] for column in problem.sample)))
     trainer = options.trainer(to_device_batch(part.sample, part.n_processes))
     if size is not None and previous is not None:
         contender = _warm(part, previous, trainer.batch)
         found = Fit(contender.result(), [contender], [], False, None)
     else:
-        found = _search(part, options, trainer, previous)
+        found = _search(part, options, trainer, previous, None if size is None else problem.sample)
+        decisive = tuple(int(rows[row]) for row in found.verdict.rows)
+        found = found._replace(verdict=found.verdict._replace(rows=decisive))
     if size is not None:
         result = _in_minibatches(problem, found.result, size, options)
         check_finite(result.bound, found.ranking)
@@ -130,15 +138,22 @@ def _in_minibatches(problem: Problem, found: Result, size: int, options: Options
 
 
 def _search(
-    problem: Problem, options: Options, trainer: Trainer, previous: DataAssociation | None
+    problem: Problem,
+    options: Options,
+    trainer: Trainer,
+    previous: DataAssociation | None,
+    all_rows: Sample | None,
 ) -> Fit:
+    """Search; `all_rows` decide between the finalists if the problem has only some of them."""
     result, ranking = search(
         problem,
         trainer,
         n_init=options.n_init,
         max_iter=options.max_iter,
         rng=options.rng,
+        spare=options.auto,
         previous=previous,
+        on_all_rows=None if all_rows is None else lambda model: sweeps(model, all_rows)[1],
     )
     batch = trainer.batch
     check_finite(result.bound, ranking)
@@ -148,15 +163,6 @@ def _search(
     if options.auto and result.status != "stopped":
         result, batch = prune(problem, result, trainer, options.max_iter)
     return Fit(result, ranking, rivals, True, batch, verdict)
-
-
-def _part(problem: Problem, count: int, rng: np.random.Generator) -> Problem:
-    """The problem with a random subsample of at most `count` rows."""
-    rows = len(problem.sample.X)
-    if rows <= count:
-        return problem
-    some = np.sort(rng.choice(rows, count, replace=False))
-    return problem._replace(sample=type(problem.sample)(*(c[some] for c in problem.sample)))
 
 
 def _warm(problem: Problem, previous: DataAssociation, batch: Batch) -> Contender:

@@ -21,9 +21,7 @@ def random_basis(
     return np.sqrt(2 / count) * np.cos(X @ frequency + rng.uniform(0, 2 * np.pi, count))
 
 
-def closeness(
-    residual: Float[np.ndarray, "N P"], width: float = WIDTH
-) -> Float[np.ndarray, " N"]:
+def closeness(residual: Float[np.ndarray, "N P"], width: float = WIDTH) -> Float[np.ndarray, " N"]:
     """1 for points on the function, falling to 0 with their distance in units of the width."""
     return np.exp(-0.5 * np.sum(residual**2, axis=1) / width**2)
 

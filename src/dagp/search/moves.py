@@ -16,7 +16,7 @@ from dagp.core.typing import Bool, Float
 from dagp.inference.standardize import Sample
 from dagp.search.modal import WIDTH, closeness, modal_regression, random_basis
 from dagp.search.parts import parts
-from dagp.search.usage import UNUSED, in_use, shares_of_data
+from dagp.search.usage import UNUSED, shares_of_data
 
 
 class Proposal(NamedTuple):
@@ -60,10 +60,9 @@ class View(NamedTuple):
 
     @property
     def used(self) -> list[int]:
-        """Functions in use, largest first."""
+        """Functions with a share of the data, largest first."""
         sizes = self.sizes
-        used = in_use(sizes)
-        return sorted((k for k in self.smooth if used[k]), key=lambda k: -sizes[k])
+        return sorted((k for k in self.smooth if sizes[k] >= UNUSED), key=lambda k: -sizes[k])
 
     @property
     def unused(self) -> list[int]:
@@ -157,13 +156,14 @@ def swap(view: View) -> Iterator[Proposal]:
             if min(held[[i, j]]) < UNUSED * view.sample.weight.sum():
                 continue
             responsibilities = view.responsibilities.copy()
-            responsibilities[np.ix_(beyond, [i, j])] = view.responsibilities[np.ix_(beyond, [j, i])]
+            responsibilities[beyond, i] = view.responsibilities[beyond, j]
+            responsibilities[beyond, j] = view.responsibilities[beyond, i]
             yield Proposal(f"swap {i} and {j} beyond {number}", frozenset((i, j)), responsibilities)
 
 
 def temper(view: View) -> Iterator[Proposal]:
-    """Assign the points by predictive densities, and less decidedly: functions then reach for points
-    that others, or clutter, have taken from them in a small part of the inputs."""
+    """Assign the points by predictive densities, and less decidedly: functions then reach for
+    points that others, or clutter, have taken from them in a small part of the inputs."""
     log_predictive = view.log_predictive()
     for temperature in _TEMPERATURES:
         weights = softmax(log_predictive / temperature, axis=1)
@@ -194,8 +194,8 @@ def extend(view: View) -> Iterator[Proposal]:
         near = max(found, key=lambda one: one[0])[1] > 0.5
         if lost[near].sum() >= least:
             responsibilities = view.responsibilities.copy()
-            responsibilities[near, k] += responsibilities[np.ix_(near, clutter)].sum(axis=1)
-            responsibilities[np.ix_(near, clutter)] = 0.0
+            responsibilities[near, k] += responsibilities[near][:, clutter].sum(axis=1)
+            responsibilities[near[:, None] & np.isin(np.arange(len(view.means)), clutter)] = 0.0
             yield Proposal(f"extend {k}", frozenset((k, *clutter)), responsibilities)
 
 

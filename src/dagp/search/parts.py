@@ -32,17 +32,19 @@ def parts(
 
     Both sides of each have at least the share `least` of the points.
     """
-    some = np.arange(len(X))
-    if len(X) > MOST_POINTS:
-        some = np.sort(np.random.default_rng(0).permutation(len(X))[:MOST_POINTS])
-    nearest = some if len(some) == len(X) else KDTree(X[some]).query(X)[1]
+    # Copies of an input would be each other's only neighbours.
+    places, some = np.unique(X, axis=0, return_index=True)
+    if len(some) > MOST_POINTS:
+        some = np.sort(np.random.default_rng(0).permutation(some)[:MOST_POINTS])
+        places = X[some]
+    nearest = KDTree(places).query(X)[1]
     known: list[np.ndarray] = []
-    for part in (*_islands(X[some], gap[some]), *_cuts(X[some], gap[some])):
+    for part in (*_islands(places, gap[some]), *_cuts(places, gap[some])):
         if min(part.mean(), 1 - part.mean()) < least:
             continue
         if all(abs(2 * np.mean(part == other) - 1) < 2 * _SAME - 1 for other in known):
             known.append(part)
-            yield part if len(some) == len(X) else part[nearest]
+            yield part[nearest]
 
 
 def _graph(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +80,7 @@ def _cuts(X: np.ndarray, gap: np.ndarray) -> Iterator[np.ndarray]:
     degree = weights.sum(axis=1)
     scale = 1 / np.sqrt(degree)
     normal = weights.multiply(scale[:, None]).multiply(scale[None]).tocsr()
-    _, vectors = eigsh(normal, k=CUTS + 1, which="LA", v0=np.ones(len(X)), tol=1e-3)
+    _, vectors = eigsh(normal, k=CUTS + 1, which="LA", v0=np.ones(len(X)))
     for column in vectors.T[::-1][1:]:
         level = column * scale
         sides = [level > np.quantile(level, q) for q in np.linspace(0.05, 0.95, 19)]

@@ -51,8 +51,12 @@ class Rows(NamedTuple):
     """Log density of the clutter."""
 
     def take(self, some: np.ndarray) -> "Rows":
-        columns = (self.X, self.y, self.weight, self.log_mask)
-        return Rows(*(column[some] for column in columns), self.log_clutter)
+        return self._replace(
+            X=self.X[some],
+            y=self.y[some],
+            weight=self.weight[some],
+            log_mask=self.log_mask[some],
+        )
 
 
 class Basis(NamedTuple):
@@ -131,14 +135,16 @@ def annealed_em(
     A, C = basis.features(rows.X), rows.log_mask.shape[1]
     (K, J, P), total = coefficients.shape, rows.weight.sum()
     late = np.arange(C) == K
+    # Rows that are labelled as clutter are clutter from the beginning.
+    functions_may = rows.log_mask[:, :K].max(axis=1) == 0
     noise, log_share = np.full((K, P), floors[0] ** 2), np.full(C, -np.log(C))
-    means = A @ coefficients
+    means, evidence, gram, ridge = A @ coefficients, np.zeros(len(A)), np.zeros(()), np.eye(J)
     for floor in floors:
         noise = np.maximum(noise, max(floor, _LEAST_NOISE) ** 2)
         found = Mixture(basis, coefficients, noise, log_share)
         log_joint = found.log_joint(rows, means)
         if floor > CLUTTER_FLOOR:
-            log_joint[:, late] += FORBIDDEN
+            log_joint[np.ix_(functions_may, late)] += FORBIDDEN
         evidence, own = _normalised(log_joint)
         own, given = own if given is None else given, None
         held = own * rows.weight[:, None]

@@ -6,6 +6,7 @@ decisions are by the ELBO.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -23,7 +24,7 @@ from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
 from dagp.search.race import RACE_STEPS, Contender, race, ranked
 from dagp.search.starts import starts
 from dagp.search.trainer import StopSearchError, Trainer
-from dagp.search.usage import in_use, shares_of_data
+from dagp.search.usage import in_use
 
 BEHIND = 0.1
 """A finalist this far behind, per data point, is not improved by moves."""
@@ -213,6 +214,8 @@ def deepen(problem: Problem, contender: Contender, trainer: Trainer, max_iter: i
     models = [deepened(problem, contender.start, plain, way) for way in DEEPENINGS]
     if jax.tree.structure(models[0]) == jax.tree.structure(plain):
         return
+    # Noise GPs alone have one initialisation.
+    models = models[:1] + [model for model in models[1:] if not _equal(model, models[0])]
     given = contender.state.responsibilities
     ways = [Contender(contender.start, begin(m, trainer.batch, given, 0)[0]) for m in models]
     for way in ways:
@@ -224,6 +227,8 @@ def deepen(problem: Problem, contender: Contender, trainer: Trainer, max_iter: i
     best = max(ways, key=lambda way: way.bound)
     contender.adopt(best.result())
     contender.rungs.append(best.bound)
+    # A function whose noise varies may have been divided among processes until now.
+    improve(problem, contender, trainer)
     contender.advance(trainer, max_iter, trainer.callback)
 
 
@@ -245,16 +250,21 @@ def confirmed(
     return False
 
 
+def _equal(one: DataAssociation, other: DataAssociation) -> bool:
+    return all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
+
+
 def explore(
     problem: Problem,
     trainer: Trainer,
     n_init: int,
+    rounds: int,
     rng: np.random.Generator,
     contenders: list[Contender],
 ) -> None:
     """Add contenders in rounds of `n_init` starts, until the best solution has been found twice."""
     weight = problem.sample.weight
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         fresh = []
         for start in starts(problem, n_init, rng):
             given = shard_rows(padded(start.responsibilities, len(trainer.batch.X)))
@@ -273,6 +283,18 @@ def explore(
             return
 
 
+def close_rivals(problem: Problem, best: Contender, contenders: list[Contender]) -> list[Contender]:
+    """Finalists that are not far behind the best and differ from it."""
+    least = best.bound - BEHIND * per_point(problem)
+    return [
+        c
+        for c in contenders
+        if c.fate == "finalist"
+        and c.bound >= least
+        and support(best, [c], problem.sample.weight) < REACHED
+    ]
+
+
 def search(
     problem: Problem,
     trainer: Trainer,
@@ -280,18 +302,28 @@ def search(
     n_init: int,
     max_iter: int,
     rng: np.random.Generator,
+    spare: bool = False,
     previous: DataAssociation | None = None,
+    on_all_rows: Callable[[DataAssociation], float] | None = None,
 ) -> tuple[Result, list[Contender]]:
     """Race `n_init` starts, improve the best ones by moves, and train the best to convergence.
 
-    A `previous` model is trained further instead. When the callback of the trainer returns true,
+    With `spare` processes some are expected to remain unused.
+    A `previous` model is trained further instead. If the problem has only some of the rows, the
+    ELBO `on_all_rows` decides between the finalists. When the callback of the trainer returns true,
     the search ends with the best solution so far.
     """
     contenders = [] if previous is None else [_warm(previous, trainer.batch)]
     try:
         if previous is None:
-            explore(problem, trainer, n_init, rng, contenders)
+            # With a single input the first round has found what can be found; superfluous
+            # processes divide the data in ways that no two starts share.
+            rounds = ROUNDS if problem.sample.X.shape[1] > 1 and not spare else 1
+            explore(problem, trainer, n_init, rounds, rng, contenders)
         best = max(contenders, key=lambda c: c.bound)
+        if on_all_rows is not None:
+            rivals = close_rivals(problem, best, contenders)
+            best = max([best, *rivals], key=lambda c: on_all_rows(c.state.model))
         result = best.advance(trainer, max_iter, trainer.callback)
         if previous is None and result.status != "stopped":
             simplify(problem, best, trainer)
@@ -311,7 +343,7 @@ def prune(
     """The solution without unused processes, trained further, and its batch."""
     weight = problem.sample.weight
     found = to_host(result.state.responsibilities)
-    used = np.flatnonzero(in_use(shares_of_data(found[: len(weight)], weight)))
+    used = np.flatnonzero(in_use(found[: len(weight)], weight))
     if len(used) in (0, problem.n_processes):
         return result, trainer.batch
     model = result.state.model

@@ -42,7 +42,7 @@ class Task(NamedTuple):
     """Whether points may belong to no function."""
     lap: int = 0
     """Number of earlier starts of the same kind."""
-    log_mask: Float[np.ndarray, "N C"] | None = None
+    log_mask: Float[np.ndarray, "N C"] = np.zeros((0, 0))
     """Labels, for the functions and, last, for clutter."""
 
 

@@ -7,7 +7,9 @@ from scipy.optimize import linear_sum_assignment
 from dagp.core.typing import Bool, Float, Int
 
 UNUSED = 0.01
-"""A process that accounts for less than this share of the data is not in use."""
+"""A process with at least this share of the data is in use."""
+NEEDED = 10.0
+"""One with less is in use if the others explain its data worse by this log likelihood."""
 
 
 def shares_of_data(
@@ -17,9 +19,17 @@ def shares_of_data(
     return weight @ responsibilities / weight.sum()
 
 
-def in_use(shares: Float[np.ndarray, " K"]) -> Bool[np.ndarray, " K"]:
-    """Which processes are in use, by their shares of the data."""
-    return shares >= UNUSED
+def in_use(
+    responsibilities: Float[np.ndarray, "N K"], weight: Float[np.ndarray, " N"]
+) -> Bool[np.ndarray, " K"]:
+    """Which processes are in use: by their share of the data, or because a few points need them.
+
+    >>> in_use(np.array([[1.0, 0.0]] * 200 + [[0.0, 1.0]]), np.ones(201))
+    array([ True,  True])
+    """
+    # Without process k the likelihood of a point falls by the factor 1 − r_k.
+    loss = -weight @ np.log1p(-np.minimum(responsibilities, 1 - 1e-12))
+    return (shares_of_data(responsibilities, weight) >= UNUSED) | (loss >= NEEDED)
 
 
 def _together(
