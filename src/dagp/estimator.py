@@ -60,8 +60,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     tol : float, default=1e-4
         Training converges when a block of steps gains less than this per data point.
     batch_size : int, default=None
-        Rows per minibatch; the association is then searched on a subsample. None is all rows, or
-        1000 above 20 000 rows.
+        Rows per minibatch, with the search on a subsample; None is 1000 above 20 000 rows, or all.
     standardize : bool, default=True
         Whether to standardise columns; parameters and results are in the user's units either way.
     dtype : {"float64", "float32"}, default="float64"
@@ -98,8 +97,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     lower_bounds_ : ndarray of shape (n_iter_,)
         Its history.
     confidence_ : float
-        Probability that the association is the best one, by how far the starts agree; NaN without
-        starts to compare. Below 0.7 there is a `SearchWarning`.
+        Probability that the association is the best one; NaN if only one start was made.
     restarts_ : list of dict
         Kind, ELBO, rungs, steps, fate and moves of each start; see ``summary(verbose=True)``.
     alternatives_ : list of DAGP

@@ -301,9 +301,8 @@ def test_settings_arrive(place, tmp_path, monkeypatch):
     )  # fmt: skip
     assert answer.exit_code == 1
     assert "1 of 20002 rows have empty cells and are dropped" in answer.stderr
-    assert "training in minibatches of 1000" in answer.stderr
     assert seen["X"].shape == (20_001, 1)
-    assert (seen["batch_size"], seen["inducing"], seen["random_state"]) == (1000, 7, 5)
+    assert (seen["batch_size"], seen["inducing"], seen["random_state"]) == (None, 7, 5)
     assert (seen["labels"][-1], seen["labels"][0], seen["w"][-1]) == (1, -1, 2)
     assert seen["n_processes"] == "auto"
     assert [type(p).__name__ for p in seen["processes"]] == ["DeepGP"] * 6 + ["Noise"]

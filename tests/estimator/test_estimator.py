@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dagp import DAGP, GP, Noise, Uniform, datasets, fixed, kernels
+from dagp import DAGP, GP, Noise, Uniform, datasets, fitting, fixed, kernels
 from dagp.describe import summary
 from dagp.inference import train
 from dagp.predict import posterior
@@ -302,3 +302,10 @@ def test_summary_and_html(fitted):
 def test_a_kernel_in_words_has_a_number_for_every_column():
     words = summary._function(kernels.Periodic(period=[3.0, 24.0], lengthscale=0.5, variance=4.0))
     assert words == "Periodic, length scale 0.5, period 3, 24, std 2"
+
+
+def test_many_rows_are_trained_in_minibatches_which_is_said():
+    with pytest.warns(UserWarning, match="20001 rows: training in minibatches of 1000"):
+        assert fitting._batch_size(DAGP(), 20_001) == 1000
+    assert fitting._batch_size(DAGP(), 20_000) is None
+    assert fitting._batch_size(DAGP(batch_size=7), 20_001) == 7

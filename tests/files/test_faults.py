@@ -161,7 +161,7 @@ MEMORY = """
     resource.setrlimit(resource.RLIMIT_AS, (taken + 2**30, taken + 2**30))
     x, y = np.loadtxt(sys.argv[2], delimiter=",", skiprows=1).T
     try:
-        DAGP(1, n_init=1, max_iter=25, inducing=400).fit(x[:, None], y)
+        DAGP(1, n_init=1, max_iter=25, inducing=400, batch_size=len(x)).fit(x[:, None], y)
     except MemoryError as error:
         print(error, flush=True)
     app(sys.argv[1:])

@@ -14,6 +14,8 @@ from dagp.core.tags import class_of
 from dagp.errors import StorageError
 from dagp.files import format as storage
 from dagp.files import migrations
+from dagp.files.modelfile import CHECKPOINT
+from dagp.inference.train import Result
 
 FOLDER = Path(__file__).parent / "format1"
 KINDS = ("plain", "heteroscedastic", "deep", "clutter", "concrete")
@@ -101,21 +103,16 @@ def test_a_stream_counts_the_points_of_a_constant_gate():
     assert after[0] > before and after.sum() == pytest.approx(1.0)
 
 
-def test_a_checkpoint_is_resumed_to_the_model_of_the_whole_fit(tmp_path):
-    expected = np.load(FOLDER / "checkpoint.npz")
+def test_a_checkpoint_of_an_older_search_is_read_and_refused(tmp_path):
+    data = np.load(FOLDER / "checkpoint.npz")
     path = Path(shutil.copy(FOLDER / "checkpoint.dagp", tmp_path))
-    seen = []
-    model = DAGP(
-        **SETTINGS, checkpoint=path, resume=True, callbacks=[lambda p: seen.append(p)]
-    ).fit(expected["X"], expected["y"])
-    # The checkpoint holds the first 25 steps of the final training, which are not taken again.
-    assert min(p.step for p in seen if p.phase == "train") == 50
-    assert model.n_iter_ == expected["steps"]
-    assert model.lower_bound_ == pytest.approx(float(expected["bound"]), rel=1e-6)
-    found = answers(model, expected["X"], expected["y"])
-    np.testing.assert_allclose(found["means"], expected["means"], rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found["responsibilities"], expected["responsibilities"], atol=1e-3)
-    assert not path.exists()
+    tree = storage.load(path, CHECKPOINT)
+    assert all(isinstance(run, Result) for run in tree["finished"])
+    assert len(tree["finished"]) > 1
+    # Its runs are not those that the search would make now.
+    with pytest.raises(StorageError, match="of another version; remove it"):
+        DAGP(**SETTINGS, checkpoint=path, resume=True).fit(data["X"], data["y"])
+    assert path.exists()
 
 
 @pytest.mark.parametrize("changed", [{"random_state": 1}, {"inducing": 11}])
