@@ -95,15 +95,23 @@ def turbine(
     process = np.where(lost, process, own)
     y = truth[row, own] + spread[row, own] * rng.standard_normal(n)
     y[lost] = rng.uniform(-0.05, 1.05, lost.sum())
-    others = np.where(lost[:, None] | (own[:, None] != np.arange(truth.shape[1])), truth, np.nan)
-    centre = np.where(lost, y, truth[row, own])
-    noisier = np.where(lost[:, None], spread, np.maximum(spread, spread[row, own][:, None]))
-    clear = ~np.any(np.abs(others - centre[:, None]) < _APART * noisier, axis=1)
+    # A row is separable by its function, clutter by its power.
+    clear = _separable(truth, spread, own)
+    clear[lost] = ~np.any(np.abs(y[:, None] - truth) < _APART * spread, axis=1)[lost]
     grid = np.linspace(0, wind.max(), n_test)
     found = one_input(
         wind, RATED * y, process, grid, RATED * functions(grid), separable=clear, states=states
     )
     return Bunch(**found | {"feature_names": ["wind speed"], "target_names": ["power"]})
+
+
+def _separable(truth: np.ndarray, std: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Whether every other function that is present is far from each row's own."""
+    column = own[:, None]
+    gap = np.abs(truth - np.take_along_axis(truth, column, axis=1))
+    noisier = np.maximum(std, np.take_along_axis(std, column, axis=1))
+    # Comparisons with absent functions, NaN, are false.
+    return ~np.any((column != np.arange(truth.shape[1])) & (gap < _APART * noisier), axis=1)
 
 
 def _wind(n: int, rng: np.random.RandomState) -> np.ndarray:

@@ -23,14 +23,14 @@ from dagp.inference.minibatch import (
 )
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.standardize import Sample, padded, to_batch, to_device_batch
-from dagp.inference.train import BLOCK, Callback, Progress, Result, State, begin, resume, settled
+from dagp.inference.train import BLOCK, Callback, Progress, Result, State, begin, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.process import Deepening
 from dagp.search.confidence import Verdict
 from dagp.search.diagnosis import check_converged, check_finite, check_jitter, judge
 from dagp.search.factory import Problem, build, deepened, resumed
 from dagp.search.race import Contender, ranked
-from dagp.search.search import prune, search
+from dagp.search.search import prune, search, warm
 from dagp.search.starts import starts
 from dagp.search.subsample import SEARCH_ROWS, subsample
 from dagp.search.trainer import Trainer
@@ -105,7 +105,8 @@ def fit_collapsed(
         part = problem._replace(sample=Sample(*(column[rows] for column in problem.sample)))
     trainer = options.trainer(to_device_batch(part.sample, part.n_processes))
     if size is not None and previous is not None:
-        contender = _warm(part, previous, trainer.batch)
+        contender = warm(previous, trainer.batch)
+        contender.fate, contender.status = "kept", "converged"
         found = Fit(contender.result(), [contender], [], False, None)
     else:
         found = _search(part, options, trainer, previous, None if size is None else problem.sample)
@@ -163,12 +164,6 @@ def _search(
     if options.auto and result.status != "stopped":
         result, batch = prune(problem, result, trainer, options.max_iter)
     return Fit(result, ranking, rivals, True, batch, verdict)
-
-
-def _warm(problem: Problem, previous: DataAssociation, batch: Batch) -> Contender:
-    start = next(starts(problem, 1, np.random.default_rng(0)))
-    state = resume(previous, batch)
-    return Contender(start._replace(kind="warm"), state, fate="kept", status="converged")
 
 
 def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:

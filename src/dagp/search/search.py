@@ -227,8 +227,6 @@ def deepen(problem: Problem, contender: Contender, trainer: Trainer, max_iter: i
     best = max(ways, key=lambda way: way.bound)
     contender.adopt(best.result())
     contender.rungs.append(best.bound)
-    # A function whose noise varies may have been divided among processes until now.
-    improve(problem, contender, trainer)
     contender.advance(trainer, max_iter, trainer.callback)
 
 
@@ -308,12 +306,12 @@ def search(
 ) -> tuple[Result, list[Contender]]:
     """Race `n_init` starts, improve the best ones by moves, and train the best to convergence.
 
-    With `spare` processes some are expected to remain unused.
-    A `previous` model is trained further instead. If the problem has only some of the rows, the
+    A `previous` model is trained further instead. With `spare`, some processes are expected to
+    remain unused. If the problem has only some of the rows, the
     ELBO `on_all_rows` decides between the finalists. When the callback of the trainer returns true,
     the search ends with the best solution so far.
     """
-    contenders = [] if previous is None else [_warm(previous, trainer.batch)]
+    contenders = [] if previous is None else [warm(previous, trainer.batch)]
     try:
         if previous is None:
             # With a single input the first round has found what can be found; superfluous
@@ -321,8 +319,8 @@ def search(
             rounds = ROUNDS if problem.sample.X.shape[1] > 1 and not spare else 1
             explore(problem, trainer, n_init, rounds, rng, contenders)
         best = max(contenders, key=lambda c: c.bound)
-        if on_all_rows is not None:
-            rivals = close_rivals(problem, best, contenders)
+        rivals = close_rivals(problem, best, contenders)
+        if on_all_rows is not None and rivals:
             best = max([best, *rivals], key=lambda c: on_all_rows(c.state.model))
         result = best.advance(trainer, max_iter, trainer.callback)
         if previous is None and result.status != "stopped":
@@ -359,6 +357,7 @@ def prune(
     return settled(trained, batch)._replace(trace=trace), batch
 
 
-def _warm(previous: DataAssociation, batch: Batch) -> Contender:
+def warm(previous: DataAssociation, batch: Batch) -> Contender:
+    """The contender that continues from a trained model."""
     state = resume(previous, batch)
     return Contender(Start("warm", to_host(state.responsibilities), np.nan, np.nan), state)
