@@ -27,7 +27,7 @@ from dagp.inference.standardize import Sample, Units, canonical, padded, to_batc
 from dagp.inference.train import BLOCK, LEARNING_RATE, begin, run_block
 from dagp.search.factory import Problem, Start, build, deepened
 from dagp.search.inducing import choose_inducing
-from dagp.search.search import DEEPENINGS
+from dagp.search.deepen import DEEPENINGS
 from dagp.search.starts import starts
 
 REPEATS = 5

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from dagp.search.modal import WIDTH, closeness, modal_regression, random_basis
+from dagp.search.modal import (
+    WIDTH,
+    closeness,
+    extended_regression,
+    modal_regression,
+    random_basis,
+)
 
 
 def wave_among_clutter(n=300, clutter=0.6, seed=0):
@@ -15,9 +21,9 @@ def wave_among_clutter(n=300, clutter=0.6, seed=0):
     return X, y, lost
 
 
-def best_of(A, y, weight, held=0.0, tries=12, seed=0):
+def best_of(A, y, weight, tries=12, seed=0):
     rng = np.random.default_rng(seed)
-    found = [modal_regression(A, y, weight, rng, held) for _ in range(tries)]
+    found = [modal_regression(A, y, weight, rng) for _ in range(tries)]
     return max(found, key=lambda one: one[0])
 
 
@@ -96,12 +102,28 @@ def test_a_function_keeps_to_the_points_it_holds():
     held = ((X[:, 0] < 0) & (y[:, 0] > 0)).astype(float)
     lost = (X[:, 0] > 0).astype(float)
     A = np.ones((150, 1))
-    for seed in range(5):
-        on, coefficients = modal_regression(A, y, lost, np.random.default_rng(seed), 10 * held)
+    for anchor in np.flatnonzero(lost)[::10]:
+        through = held + np.eye(150)[anchor]
+        on, coefficients = extended_regression(A, y, lost, 10 * held, through, WIDTH)
         assert coefficients[0, 0] == pytest.approx(1.0, abs=0.05)
         # Only what it does not hold yet is counted.
         assert on == pytest.approx(25, rel=0.05)
     assert best_of(A, y, lost)[1][0, 0] == pytest.approx(-1.0, abs=0.05)
+
+
+def test_a_function_begins_at_the_points_it_is_led_through():
+    # Two levels of equal weight: it stays with the one of its first point, and within the width.
+    y = np.where(np.arange(100) % 2, 1.0, -1.0)[:, None] + 0.02 * (np.arange(100)[:, None] % 3)
+    for anchor, level in ((1, 1.0), (2, -1.0)):
+        through, none = np.eye(100)[anchor], np.zeros(100)
+        for width in (WIDTH, 0.01):
+            on, coefficients = extended_regression(
+                np.ones((100, 1)), y, np.ones(100), none, through, width
+            )
+            assert coefficients[0, 0] == pytest.approx(level, abs=0.05)
+            assert on <= 50.0
+        # A narrow mode holds one of the three heights.
+        assert on == pytest.approx(100 / 6, abs=8)
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])

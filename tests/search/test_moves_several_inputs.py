@@ -204,11 +204,20 @@ def surface_in_clutter(n=500, seed=0):
     return X, y + 0.02 * rng.standard_normal(n), stray, off, X[:, 0] > 0.5
 
 
+def extended(seen, kind="extend", width=moves.WIDTH):
+    """Proposals of `extend` that keep the points of a function, or redirect it."""
+    return [
+        proposal
+        for proposal in moves.extend(seen)
+        if proposal.name.startswith(kind) and proposal.name.endswith(f" {width:g}")
+    ]
+
+
 def test_extend_leads_a_function_through_points_that_clutter_holds():
     X, y, stray, off, lost = surface_in_clutter()
     held = (stray | lost).astype(int)
-    (proposal,) = moves.extend(view(X, y, held, np.zeros((2, 500)), clutter=(1,)))
-    assert proposal.name == "extend 0"
+    (proposal,) = extended(view(X, y, held, np.zeros((2, 500)), clutter=(1,)))
+    assert proposal.name == "extend 0 within 0.15"
     assert proposal.processes == {0, 1}
     assert proposal.responsibilities[lost & ~stray, 0].mean() > 0.8
     assert proposal.responsibilities[off, 1].mean() > 0.8
@@ -222,7 +231,7 @@ def test_extend_gives_an_unused_function_what_lies_on_a_surface():
     seen = view(X, y, np.full(500, 2), np.zeros((3, 500)), clutter=(2,))
     assert seen.used == []
     # One of the unused functions is enough.
-    (proposal,) = moves.extend(seen)
+    (proposal,) = extended(seen)
     assert proposal.processes == {0, 2}
     assert proposal.responsibilities[~stray, 0].mean() > 0.8
     assert proposal.responsibilities[off, 2].mean() > 0.8
@@ -234,8 +243,8 @@ def test_extend_takes_from_every_kind_of_clutter_and_from_no_function():
     soft = np.zeros((500, 4))
     soft[:, 0] = ~(stray | lost)
     soft[stray | lost] = [0.0, 0.2, 0.5, 0.3]
-    found = list(moves.extend(view(X, y, soft, np.zeros((4, 500)), clutter=(2, 3))))
-    assert [proposal.name for proposal in found] == ["extend 0", "extend 1"]
+    found = extended(view(X, y, soft, np.zeros((4, 500)), clutter=(2, 3)))
+    assert [proposal.name for proposal in found] == ["extend 0 within 0.15", "extend 1 within 0.15"]
     for proposal, taker, other in zip(found, (0, 1), (1, 0), strict=True):
         near = proposal.responsibilities[:, taker] > soft[:, taker]
         assert near.mean() > 0.1
@@ -253,7 +262,7 @@ def test_extend_keeps_to_what_a_function_holds():
     weight = np.where(upper, 1.0, 1.5)
     held = np.where(mine, 0, 1)
     seen = view(X, y, held, np.zeros((2, 400)), clutter=(1,), weight=weight)
-    (proposal,) = moves.extend(seen)
+    (proposal,) = extended(seen)
     assert proposal.responsibilities[upper, 0].mean() > 0.9
     assert proposal.responsibilities[~upper, 0].mean() < 0.2
 
@@ -262,7 +271,7 @@ def test_extend_follows_several_outputs():
     X, y, stray, off, lost = surface_in_clutter()
     y = np.stack([y, np.where(off, 2.0, -0.5 * X[:, 1])], axis=1)
     held = (stray | lost).astype(int)
-    (proposal,) = moves.extend(view(X, y, held, np.zeros((2, 500, 2)), clutter=(1,)))
+    (proposal,) = extended(view(X, y, held, np.zeros((2, 500, 2)), clutter=(1,)))
     assert proposal.responsibilities[lost & ~stray, 0].mean() > 0.7
     assert proposal.responsibilities[off, 1].mean() > 0.9
 
@@ -294,3 +303,65 @@ def test_extend_proposes_the_same_every_time():
     seen = view(X, y, (stray | lost).astype(int), np.zeros((2, 200)), clutter=(1,))
     one, again = (next(moves.extend(seen)).responsibilities for _ in range(2))
     np.testing.assert_array_equal(one, again)
+
+
+def plateau_and_level(n=400, seed=0):
+    """A level and a plateau above its right half, of one function; clutter holds the right of the
+    level. Another function holds nothing there, but predicts the plateau."""
+    X = np.sort(np.random.default_rng(seed).uniform(-1.5, 1.5, (n, 1)), axis=0)
+    right = X[:, 0] > 0
+    plateau = right & (np.arange(n) % 2 == 0)
+    y = np.where(plateau, 1.0, -1.0) + 0.003 * np.random.default_rng(1).standard_normal(n)
+    held = np.where(right & ~plateau, 2, 0)
+    means = [np.where(right, 1.0, -1.0), np.ones(n), np.zeros(n)]
+    return view(X, y, held, means, variances=[[[0.0]], [[0.2]], [[0.0]]], clutter=(2,)), plateau
+
+
+def test_redirect_lets_a_function_leave_points_for_others_that_clutter_holds():
+    seen, plateau = plateau_and_level()
+    found = extended(seen, "redirect") + extended(seen, "redirect", moves.WIDTH / 5)
+    best = max(found, key=lambda one: one.responsibilities[~plateau, 0].mean())
+    assert best.responsibilities[~plateau, 0].mean() > 0.9
+    # The plateau goes to the function that predicts it.
+    assert best.responsibilities[plateau, 1].mean() > 0.7
+    assert best.processes == {0, 1, 2}
+    np.testing.assert_allclose(best.responsibilities.sum(axis=1), 1.0)
+    # To keep the plateau is to keep away from the level.
+    kept = extended(seen) + extended(seen, width=moves.WIDTH / 5)
+    assert all(one.responsibilities[plateau, 0].min() == 1.0 for one in kept)
+
+
+def test_redirect_is_for_functions_that_hold_something():
+    X, y, *_ = surface_in_clutter()
+    seen = view(X, y, np.full(500, 2), np.zeros((3, 500)), clutter=(2,))
+    assert extended(seen, "redirect") == []
+
+
+def test_reach_hands_over_the_points_that_a_function_could_explain_best():
+    X, y, process, _, _ = crossing_planes(100)
+    means = np.stack([X[:, 0], -X[:, 0]])
+    held, far = process.copy(), np.argsort(-np.abs(X[:, 0]))
+    wrong = far[process[far] == 0][0]
+    held[wrong] = 1
+    # Unsure there, the first function excludes the point by its expected density.
+    variances = np.zeros((2, 100, 1))
+    variances[0, wrong] = 1.0
+    seen = view(X, y, held, means, variances=variances)
+    found = [one for one in moves.reach(seen) if one.name.endswith("by 0")]
+    assert found[0].name == f"reach {wrong} by 0"
+    assert found[0].processes == {0, 1}
+    assert found[0].keeps_gate
+    for proposal in moves.reach(seen):
+        changed = np.flatnonzero(np.any(proposal.responsibilities != seen.responsibilities, axis=1))
+        assert len(changed) == 1
+        np.testing.assert_array_equal(proposal.responsibilities.sum(axis=1), 1.0)
+
+
+def test_reach_obeys_labels():
+    X, y, _, held, means = crossing_planes(60)
+    seen = view(X, y, held, means, labels=held)
+    assert list(moves.reach(seen)) == []
+    some = np.where(np.arange(60) < 58, held, -1)
+    for proposal in moves.reach(view(X, y, held, means, labels=some)):
+        changed = np.any(proposal.responsibilities != seen.responsibilities, axis=1)
+        assert np.flatnonzero(changed)[0] >= 58

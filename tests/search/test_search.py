@@ -21,9 +21,10 @@ from dagp.inference.standardize import (
 from dagp.inference.train import Result, State
 from dagp.search import moves
 from dagp.search.factory import Problem, Start
+from dagp.search.improve import Trial, attempt
 from dagp.search.inducing import choose_inducing, k_means
 from dagp.search.race import Contender, race
-from dagp.search.search import Trial, attempt, search
+from dagp.search.search import search
 from dagp.search.starts import KINDS, Task, starts
 from dagp.search.tracking import follow
 from dagp.search.trainer import Trainer

@@ -18,9 +18,9 @@ from dagp.model.association import Batch
 from dagp.model.deep import DeepGP
 from dagp.model.gp import GP
 from dagp.model.parameters import trainable
+from dagp.search.deepen import DEEPENINGS
 from dagp.search.factory import Problem, Start, build, deepened
 from dagp.search.inducing import choose_inducing
-from dagp.search.search import DEEPENINGS
 
 COLUMNS = 5
 """Inputs of the data on which steps are timed: as many as the cart-poles have."""

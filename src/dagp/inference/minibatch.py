@@ -78,6 +78,8 @@ class EpochState(NamedTuple):
     """Consecutive epochs without a gain."""
     done: int
     trace: Float[np.ndarray, " T"]
+    evaluated: DataAssociation
+    """The model whose ELBO is `bound`; `state` is one step of every q further."""
     rate: float = 1.0
     """Factor of the step sizes."""
 
@@ -326,7 +328,7 @@ def train_minibatch(
     total, epoch = float(np.sum(sample.weight)), rows / size
     if run is None:
         swept, value, _ = sweeps(model, sample)
-        run = EpochState(fresh._replace(model=swept), value, 0, 0, np.zeros(0))
+        run = EpochState(fresh._replace(model=swept), value, 0, 0, np.zeros(0), swept)
     batches = shuffled(rows, size, rng)
     for _ in range(run.done):
         next(batches)
@@ -339,9 +341,14 @@ def train_minibatch(
         if value >= run.bound:
             stalled = run.stalled + 1 if value - run.bound < tol * total else 0
             state = after.state._replace(model=swept)
-            run = after._replace(state=state, bound=value, stalled=stalled)
+            run = after._replace(
+                state=state, bound=value, stalled=stalled, evaluated=after.state.model
+            )
         else:
-            run = run._replace(done=after.done, trace=after.trace, rate=BACK_OFF * run.rate)
+            state = run.state._replace(model=run.evaluated)
+            run = run._replace(
+                state=state, done=after.done, trace=after.trace, rate=BACK_OFF * run.rate
+            )
         if callback(Progress("batches", 0, run.done, run.bound)):
             status = "stopped"
             break
@@ -350,6 +357,8 @@ def train_minibatch(
             break
         log.save_progress(run)
     model, value, found = sweeps(run.state.model, sample)
+    if not value >= run.bound:
+        model, value, found = sweeps(run.evaluated, sample)
     state = State(model, found, run.state.opt_state)
     result = Result(state, value, run.trace, status, 0.0)
     log.append(result)

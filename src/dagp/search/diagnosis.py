@@ -14,8 +14,8 @@ from dagp.inference.train import Evaluation, Result, evaluate
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.gates import Gate
 from dagp.search.confidence import Verdict, confidence, decisive_rows, support
+from dagp.search.improve import GAIN
 from dagp.search.race import Contender
-from dagp.search.search import GAIN
 from dagp.search.usage import agreement
 
 SAME = 0.95

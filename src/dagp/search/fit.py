@@ -29,14 +29,17 @@ from dagp.model.process import Deepening
 from dagp.search.confidence import Verdict
 from dagp.search.diagnosis import check_converged, check_finite, check_jitter, judge
 from dagp.search.factory import Problem, build, deepened, resumed
+from dagp.search.number import prune, with_fewer
 from dagp.search.race import Contender, ranked
-from dagp.search.search import prune, search, warm
+from dagp.search.search import search, warm
 from dagp.search.starts import starts
 from dagp.search.subsample import SEARCH_ROWS, subsample
 from dagp.search.trainer import Trainer
 
 MANY_ROWS, BATCH_ROWS = 20_000, 1000
 """Above this number of rows, minibatches of this size are the default."""
+SUBSAMPLE_STEPS = 4 * BLOCK
+"""Most steps of the solution of a subsample before it is trained on all rows."""
 STREAM_CHUNK = 1024
 """Rows per streaming update if no batch size is given."""
 STREAM_PATIENCE = 10
@@ -109,7 +112,11 @@ def fit_collapsed(
         contender.fate, contender.status = "kept", "converged"
         found = Fit(contender.result(), [contender], [], False, None)
     else:
-        found = _search(part, options, trainer, previous, None if size is None else problem.sample)
+        if size is None:
+            found = _search(part, options, trainer, previous, None)
+        else:
+            fewer = options._replace(max_iter=min(options.max_iter, SUBSAMPLE_STEPS))
+            found = _search(part, fewer, trainer, previous, problem.sample)
         decisive = tuple(int(rows[row]) for row in found.verdict.rows)
         found = found._replace(verdict=found.verdict._replace(rows=decisive))
     if size is not None:
@@ -146,6 +153,9 @@ def _search(
     all_rows: Sample | None,
 ) -> Fit:
     """Search; `all_rows` decide between the finalists if the problem has only some of them."""
+    if options.auto and previous is None:
+        problem = with_fewer(problem, options.rng)
+        trainer = options.trainer(to_device_batch(problem.sample, problem.n_processes))
     result, ranking = search(
         problem,
         trainer,

@@ -8,7 +8,7 @@ import numpy as np
 from dagp.core.typing import Float
 
 WIDTH = 0.15
-"""Final kernel width, in standardised units."""
+"""Final kernel width by default, in standardised units."""
 STEPS = 12
 
 
@@ -31,15 +31,43 @@ def modal_regression(
     y: Float[np.ndarray, "N P"],
     weight: Float[np.ndarray, " N"],
     rng: np.random.Generator,
-    held: Float[np.ndarray, " N"] | float = 0.0,
 ) -> tuple[float, Float[np.ndarray, "J P"]]:
-    """Coefficients of a function along a mode, and the weight of the points on it.
-
-    Points have the weight `held` wherever the function is, and `weight` where it is close.
-    """
+    """Coefficients of a function along a mode, and the weight of the points on it."""
     coefficients = rng.standard_normal((A.shape[1], y.shape[1]))
-    ridge = 0.05 * np.eye(A.shape[1])
-    for width in np.geomspace(rng.uniform(0.3, 1.0), WIDTH, STEPS):
-        B = A * (held + weight * closeness(y - A @ coefficients, width))[:, None]
-        coefficients = np.linalg.solve(A.T @ B + width * ridge, B.T @ y)
-    return float(weight @ closeness(y - A @ coefficients)), coefficients
+    return _along_mode(
+        A, y, weight, coefficients, np.geomspace(rng.uniform(0.3, 1.0), WIDTH, STEPS)
+    )
+
+
+def extended_regression(
+    A: Float[np.ndarray, "N J"],
+    y: Float[np.ndarray, "N P"],
+    weight: Float[np.ndarray, " N"],
+    held: Float[np.ndarray, " N"],
+    through: Float[np.ndarray, " N"],
+    width: float,
+) -> tuple[float, Float[np.ndarray, "J P"]]:
+    """As `modal_regression`, for a function that has the weight `held` wherever it is, and that
+    begins by passing through some points."""
+    coefficients = _ridge(A, y, through, WIDTH)
+    return _along_mode(A, y, weight, coefficients, np.geomspace(2 * width, width, STEPS), held)
+
+
+def _along_mode(
+    A: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    coefficients: np.ndarray,
+    widths: np.ndarray,
+    held: np.ndarray | float = 0.0,
+) -> tuple[float, Float[np.ndarray, "J P"]]:
+    """Points count by `weight` where the function is close, and by `held` wherever it is."""
+    for width in widths:
+        near = weight * closeness(y - A @ coefficients, width)
+        coefficients = _ridge(A, y, held + near, width)
+    return float(weight @ closeness(y - A @ coefficients, widths[-1])), coefficients
+
+
+def _ridge(A: np.ndarray, y: np.ndarray, weight: np.ndarray, width: float) -> np.ndarray:
+    B = A * weight[:, None]
+    return np.linalg.solve(A.T @ B + 0.05 * width * np.eye(A.shape[1]), B.T @ y)

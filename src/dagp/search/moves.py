@@ -13,8 +13,8 @@ import numpy as np
 from scipy.special import softmax
 
 from dagp.core.typing import Bool, Float
-from dagp.inference.standardize import Sample
-from dagp.search.modal import WIDTH, closeness, modal_regression, random_basis
+from dagp.inference.standardize import FORBIDDEN, Sample
+from dagp.search.modal import WIDTH, closeness, extended_regression, random_basis
 from dagp.search.parts import parts
 from dagp.search.usage import UNUSED, shares_of_data
 
@@ -37,9 +37,14 @@ _MEETINGS = 12
 """Closest meetings tried per pair: functions that run side by side meet very often."""
 
 
+_REACHED = 3
+"""Points that each function is tried on."""
 _TEMPERATURES = (1.0, 10.0, 30.0)
 _EXTEND_POINTS, _EXTEND_TRIES = 1000, 8
 """Most points, and number of regressions, to extend a function."""
+_EXTEND_WIDTHS = (WIDTH, WIDTH / 5)
+_EXTEND_LENGTHS = (0.3, 3.0)
+"""Widths of the modes it may follow, and range of the length scales of the regressions."""
 
 
 class View(NamedTuple):
@@ -63,6 +68,10 @@ class View(NamedTuple):
         """Functions with a share of the data, largest first."""
         sizes = self.sizes
         return sorted((k for k in self.smooth if sizes[k] >= UNUSED), key=lambda k: -sizes[k])
+
+    @property
+    def everything(self) -> range:
+        return range(len(self.means))
 
     @property
     def unused(self) -> list[int]:
@@ -174,33 +183,92 @@ def temper(view: View) -> Iterator[Proposal]:
 def extend(view: View) -> Iterator[Proposal]:
     """Lead a function, or an unused one, through points that clutter holds.
 
-    Clutter takes the points of a function where it has lost its way; they then lie on a curve.
+    Clutter takes the points of a function where it has lost its way; they then lie on a curve. The
+    function keeps its own points, or leaves those to others that are not on the new curve.
     """
-    clutter = [k for k in range(len(view.means)) if k not in view.smooth]
+    clutter = np.array([k not in view.smooth for k in range(len(view.means))])
     lost = view.sample.weight * view.responsibilities[:, clutter].sum(axis=1)
     least = UNUSED * view.sample.weight.sum()
     if lost.sum() < least:
         return
-    X, y, rng = view.sample.X, view.sample.y, np.random.default_rng(0)
+    rng, log_predictive = np.random.default_rng(0), view.log_predictive()
     for k in (*view.used, *view.unused[:1]):
-        held = view.sample.weight * view.responsibilities[:, k] * (k in view.used)
-        some = np.flatnonzero(lost + held > 0.1 * view.sample.weight)
-        some = np.sort(rng.permutation(some)[:_EXTEND_POINTS])
-        found = []
-        for _ in range(_EXTEND_TRIES):
-            A = random_basis(X, rng.uniform(0.3, 0.6) * X.shape[1] ** 0.5, rng)
-            on, coefficients = modal_regression(A[some], y[some], lost[some], rng, held[some])
-            found.append((on, closeness(y - A @ coefficients, 2 * WIDTH)))
-        near = max(found, key=lambda one: one[0])[1] > 0.5
-        if lost[near].sum() >= least:
+        own = view.responsibilities[:, k] * (k in view.used)
+        ways = (True, False) if k in view.used else (True,)
+        for width, keeps in itertools.product(_EXTEND_WIDTHS, ways):
+            near = _on_mode(view, lost, own, width, keeps, rng)
+            if lost[near].sum() < least:
+                continue
             responsibilities = view.responsibilities.copy()
             responsibilities[near, k] += responsibilities[near][:, clutter].sum(axis=1)
-            responsibilities[near[:, None] & np.isin(np.arange(len(view.means)), clutter)] = 0.0
-            yield Proposal(f"extend {k}", frozenset((k, *clutter)), responsibilities)
+            responsibilities[near[:, None] & clutter] = 0.0
+            if not keeps:
+                left, others = ~near & (own > 0.5), np.arange(len(clutter)) != k
+                shares = softmax(log_predictive[np.ix_(left, others)], axis=1)
+                responsibilities[left] = 0.0
+                responsibilities[np.ix_(left, others)] = shares
+            name = f"{'extend' if keeps else 'redirect'} {k} within {width:g}"
+            changed = frozenset(
+                (k, *np.flatnonzero(clutter).tolist()) if keeps else view.everything
+            )
+            yield Proposal(name, changed, responsibilities)
+
+
+def _on_mode(
+    view: View,
+    lost: Float[np.ndarray, " N"],
+    own: Float[np.ndarray, " N"],
+    width: float,
+    keeps: bool,
+    rng: np.random.Generator,
+) -> Bool[np.ndarray, " N"]:
+    """Points on a function through its own points, or some of them, and many of those lost."""
+    X, y, own = view.sample.X, view.sample.y, view.sample.weight * own
+    some = np.flatnonzero(lost + own > 0.1 * view.sample.weight)
+    some = np.sort(rng.permutation(some)[:_EXTEND_POINTS])
+    lost, own = lost[some], own[some]
+    found = []
+    for _ in range(_EXTEND_TRIES):
+        lengthscale = _EXTEND_LENGTHS[0] * (_EXTEND_LENGTHS[1] / _EXTEND_LENGTHS[0]) ** rng.random()
+        A = random_basis(X, lengthscale * X.shape[1] ** 0.5, rng)
+        # It begins by passing through a point that was lost, and through its own or one of them.
+        through = own.copy() if keeps else _one_of(own, rng)
+        through += max(through.sum(), 1.0) * _one_of(lost, rng)
+        weight, held = (lost, own) if keeps else (lost + own, 0.0 * own)
+        _, coefficients = extended_regression(A[some], y[some], weight, held, through, width)
+        on = closeness(y - A @ coefficients, 2 * width) > 0.5
+        found.append((lost @ on[some], on))
+    return max(found, key=lambda one: one[0])[1]
+
+
+def _one_of(weight: Float[np.ndarray, " N"], rng: np.random.Generator) -> Float[np.ndarray, " N"]:
+    """1 for a point drawn by weight, 0 for the others; 0 for all without weight."""
+    chosen = np.zeros(len(weight))
+    if weight.sum() > 0:
+        chosen[rng.choice(len(weight), p=weight / weight.sum())] = 1.0
+    return chosen
+
+
+def reach(view: View) -> Iterator[Proposal]:
+    """Hand a function one of the points that others hold and that it could explain best.
+
+    A function of little noise excludes every point that it does not already pass through, however
+    uncertain it is there. Once it passes through one of them, it finds those next to it.
+    """
+    log_predictive = view.log_predictive()
+    held = view.responsibilities.argmax(axis=1)
+    for j in view.used:
+        gain = np.where(held == j, -np.inf, log_predictive[:, j] - view.log_joint.max(axis=1))
+        best = np.argsort(-gain, kind="stable")[:_REACHED]
+        for n in best[gain[best] > 0.5 * FORBIDDEN]:
+            responsibilities = view.responsibilities.copy()
+            responsibilities[n] = np.eye(len(view.means))[j]
+            changed = frozenset((j, int(held[n])))
+            yield Proposal(f"reach {n} by {j}", changed, responsibilities, keeps_gate=True)
 
 
 Move = Callable[[View], Iterator[Proposal]]
-MOVES: tuple[Move, ...] = (merge, annex, split, swap, temper, extend)
+MOVES: tuple[Move, ...] = (merge, annex, split, swap, temper, extend, reach)
 """Moves to raise the ELBO."""
 SIMPLER: tuple[Move, ...] = (annex,)
 """Moves towards fewer processes at nearly the same ELBO."""

@@ -14,7 +14,7 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 
 from dagp.core.typing import Float
-from dagp.inference.standardize import FORBIDDEN
+from dagp.inference.standardize import FORBIDDEN, Sample
 
 TRIES = 20
 """Optima found from random functions."""
@@ -49,6 +49,13 @@ class Rows(NamedTuple):
     """Zero where a component may have produced a row."""
     log_clutter: float
     """Log density of the clutter."""
+
+    @staticmethod
+    def of(sample: Sample, log_mask: Float[np.ndarray, "N C"]) -> "Rows":
+        """Rows of a sample, with clutter that is uniform over the outputs."""
+        span = np.ptp(sample.y, axis=0)
+        log_clutter = -float(np.sum(np.log(np.maximum(span, 1.0))))
+        return Rows(sample.X, sample.y, sample.weight, log_mask, log_clutter)
 
     def take(self, some: np.ndarray) -> "Rows":
         return self._replace(
@@ -187,6 +194,8 @@ def mixtures(
     rng: np.random.Generator,
     *,
     affine: bool = False,
+    tries: int = TRIES,
+    improved: int = IMPROVED,
 ) -> list[Mixture]:
     """Local optima of K smooth or affine regressions, best first."""
     (N, D), P = rows.X.shape, rows.y.shape[1]
@@ -194,13 +203,13 @@ def mixtures(
         rows = rows.take(_some(rows, rng))
     inducing = inducing[: 0 if affine else FEATURES]
     found = []
-    for _ in range(TRIES):
+    for _ in range(tries):
         basis = Basis.draw(inducing, rng)
         start = rng.standard_normal((K, 1 + D + len(inducing), P))
         found.append(annealed_em(rows, basis, NOISE_FLOORS, coefficients=start, own_noise=affine))
     found.sort(key=lambda m: -m.score)
     if K > 1 and not affine:
-        for index in range(IMPROVED):
+        for index in range(improved):
             for _ in range(EXCHANGES):
                 other = exchanged(found[index], rows, rng)
                 found[index] = max(found[index], other, key=lambda m: m.score)

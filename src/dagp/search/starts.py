@@ -110,14 +110,7 @@ def by_track(task: Task, rng: np.random.Generator) -> Guess:
 def by_regression(task: Task, rng: np.random.Generator, *, affine: bool = False) -> Iterator[Guess]:
     """By mixtures of smooth or affine regressions: the best, then others that differ from it."""
     sample, K = task.sample, task.functions
-    span = np.ptp(sample.y, axis=0)
-    rows = Rows(
-        sample.X,
-        sample.y,
-        sample.weight,
-        task.log_mask,
-        -float(np.sum(np.log(np.maximum(span, 1.0)))),
-    )
+    rows = Rows.of(sample, task.log_mask)
     known: list[np.ndarray] = []
     inducing = choose_inducing(sample.X, FEATURES, rng)
     for found in mixtures(rows, K, inducing, rng, affine=affine):

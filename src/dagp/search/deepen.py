@@ -1,0 +1,133 @@
+"""From the single layers of the search to the deep processes and noise GPs of the priors."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from dagp.core.sharding import shard_rows, to_host
+from dagp.core.typing import Float
+from dagp.inference.train import BLOCK, begin
+from dagp.model.association import DataAssociation
+from dagp.model.process import Deepening, ProcessPrior
+from dagp.search.factory import Problem, build, deepened
+from dagp.search.improve import HOPELESS, improve, per_point
+from dagp.search.moves import annex, extend, merge, split, swap
+from dagp.search.race import RACE_STEPS, Contender
+from dagp.search.trainer import Trainer
+
+DEEPENINGS = (Deepening(), Deepening(stretch=5.0), Deepening(stretch=10.0, variance=0.3, std=0.05))
+"""Initialisations of deep GPs: keep the last layer, or stretch its length scales so that the inner
+layers model the rapid variation."""
+DEEPENING_STEPS = 4 * BLOCK
+"""Steps of each before those far behind are dropped; the others take three times as many more."""
+MOVES = (merge, annex, split, swap, extend)
+"""Moves that need no predictive density, for noise that differs between points."""
+TRIED = 3
+"""Arrangements that are improved by moves before one is chosen."""
+
+
+def deepen(problem: Problem, contender: Contender, trainer: Trainer, max_iter: int) -> None:
+    """Turn single layers into the deep processes and noise GPs of the priors; train these from
+    several initialisations."""
+    # On the host, where unstacking the processes compiles nothing.
+    plain = jax.tree.map(to_host, contender.state.model)
+    models = [deepened(problem, contender.start, plain, way) for way in DEEPENINGS]
+    if jax.tree.structure(models[0]) == jax.tree.structure(plain):
+        return
+    # Noise GPs alone have one initialisation.
+    if all(_equal(model, models[0]) for model in models[1:]):
+        best = _with_noise_gps(problem, contender, plain, trainer)
+    else:
+        best = _with_layers(problem, contender, models, trainer)
+    contender.adopt(best.result())
+    contender.moves += best.moves
+    contender.rungs.append(best.bound)
+    contender.advance(trainer, max_iter, trainer.callback)
+
+
+def _with_layers(
+    problem: Problem, contender: Contender, models: list[DataAssociation], trainer: Trainer
+) -> Contender:
+    """The best of several initialisations of the layers."""
+    given = contender.state.responsibilities
+    ways = [Contender(contender.start, begin(m, trainer.batch, given, 0)[0]) for m in models]
+    for way in ways:
+        way.advance(trainer, DEEPENING_STEPS)
+    least = max(way.bound for way in ways) - HOPELESS * per_point(problem)
+    ways = [way for way in ways if way.bound >= least]
+    for way in ways if len(ways) > 1 else []:
+        way.advance(trainer, 3 * DEEPENING_STEPS)
+    return max(ways, key=lambda way: way.bound)
+
+
+class Arrangement(NamedTuple):
+    """Which process of the search takes which place, and responsibilities in this order."""
+
+    order: list[int]
+    given: Float[np.ndarray, "N K"]
+
+
+def _with_noise_gps(
+    problem: Problem, contender: Contender, plain: DataAssociation, trainer: Trainer
+) -> Contender:
+    """The best arrangement of the processes with noise GPs.
+
+    With constant noise, one function of varying noise is divided among several processes, and which
+    of them has taken the place of the one whose noise may vary is chance.
+    """
+    gate = build(problem, contender.start).gate
+    ways = []
+    for order, given in _arrangements(problem, to_host(contender.state.responsibilities)):
+        as_found = order == sorted(order)
+        arranged = DataAssociation.assemble(
+            [plain.process(k) for k in order], plain.gate if as_found else gate
+        )
+        model = deepened(problem, contender.start, arranged, Deepening())
+        state, _ = begin(model, trainer.batch, shard_rows(given), 0)
+        ways.append(Contender(contender.start, state))
+        ways[-1].advance(trainer, RACE_STEPS)
+    if len(ways) == 1:
+        return ways[0]
+    ways = sorted(ways, key=lambda way: -way.bound)[:TRIED]
+    for way in ways:
+        improve(problem, way, trainer, MOVES)
+    return max(ways, key=lambda way: way.bound)
+
+
+def _arrangements(problem: Problem, found: Float[np.ndarray, "N K"]) -> Iterator[Arrangement]:
+    """As found; with another process in the place of one with a noise GP; and with all data of a
+    second process in that place. Labels fix the order."""
+    labelled = bool(np.any(problem.sample.labels >= 0))
+    functions = [k for k, clutter in enumerate(problem.clutter) if not clutter]
+    varying = [k for k in functions if getattr(problem.priors[k], "noise_gp", None) is not None]
+    yield Arrangement(list(range(problem.n_processes)), found)
+    for place in varying if not labelled else []:
+        for k in functions:
+            if not _interchangeable(problem.priors[place], problem.priors[k]):
+                continue
+            order = list(range(problem.n_processes))
+            order[place], order[k] = k, place
+            arranged = found[:, order]
+            if k not in varying:
+                yield Arrangement(order, arranged)
+            for other in functions:
+                if other != place:
+                    given = arranged.copy()
+                    given[:, place] += given[:, other]
+                    given[:, other] = 0.0
+                    yield Arrangement(order, given)
+
+
+def _interchangeable(one: ProcessPrior, other: ProcessPrior) -> bool:
+    """Whether two priors differ only in their noise GPs."""
+    if type(one) is not type(other) or not dataclasses.is_dataclass(one):
+        return False
+    names = {field.name for field in dataclasses.fields(one)} - {"noise_gp"}
+    return all(getattr(one, name) is getattr(other, name) for name in names)
+
+
+def _equal(one: DataAssociation, other: DataAssociation) -> bool:
+    return all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))

@@ -1,0 +1,206 @@
+"""Local search: moves of a trained contender, tried and trained as long as they raise the ELBO."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from dagp.core.sharding import shard_rows, to_host
+from dagp.inference.standardize import padded
+from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate
+from dagp.model.association import Batch
+from dagp.model.gates import ConstantGate
+from dagp.search.factory import Problem, build
+from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
+from dagp.search.race import Contender
+from dagp.search.trainer import Trainer
+
+PROBE_STEPS = 10
+"""Coordinate-ascent steps on a proposal before its ELBO is compared."""
+HOPELESS = 0.2
+"""A proposal this far below, per data point, after these steps is rejected."""
+FEW = 500
+"""Least number of data points assumed in these margins: with fewer, trials are cheap."""
+RETURNED, HOME = 0.3, 0.02
+"""A proposal has reverted when less than this part of the points it moved, and less than this share
+of the data, are still reassigned: it would only find the current solution again."""
+ATTEMPTS = 4
+"""Proposals with a training run per round."""
+MOVE_STEPS = 2 * BLOCK
+"""Steps for a proposal to exceed the current solution, with a check halfway."""
+GATE_STEPS = 4 * BLOCK
+"""Steps for a gate trained from the beginning to exceed the current one."""
+GAIN = 2e-3
+"""Least gain of a move, per data point: more than a few steps of training would gain."""
+PARSIMONY = 0.2
+"""Loss of the ELBO accepted, per reassigned point, for one process in place of two.
+
+Where two functions coincide, one process or two explain the data equally well, and the ELBO differs
+by less than its gap to the evidence. The simpler solution is preferred."""
+
+
+def view(problem: Problem, state: State, batch: Batch) -> View:
+    """A trained model evaluated for the moves."""
+    N = len(problem.sample.X)
+    evaluation = evaluate(state.model, batch)
+    return View(
+        problem.sample,
+        to_host(state.responsibilities)[:N],
+        to_host(evaluation.means)[:, :N],
+        to_host(evaluation.variances)[:, :N],
+        np.sqrt(np.asarray(evaluation.noise_variances)),
+        to_host(evaluation.log_joint)[:N],
+        [k for k, clutter in enumerate(problem.clutter) if not clutter],
+    )
+
+
+def per_point(problem: Problem) -> float:
+    """Factor from an ELBO margin per data point to a total one."""
+    return max(float(problem.sample.weight.sum()), FEW)
+
+
+def moved(responsibilities: np.ndarray, home: State, batch: Batch) -> float:
+    """Weight of the points that were reassigned since `home`."""
+    N = len(responsibilities)
+    before, weight = to_host(home.responsibilities)[:N], to_host(batch.weight)[:N]
+    # A moved point changes two responsibilities, and so counts twice.
+    return 0.5 * float(weight @ np.abs(responsibilities - before).sum(axis=1))
+
+
+class Trial(NamedTuple):
+    """A proposal after coordinate ascent."""
+
+    proposal: Proposal
+    state: State
+    bound: float
+
+    def returned(self, state: State, home: State, batch: Batch) -> bool:
+        """Whether the association of `state` has reverted to that of `home`."""
+        total = float(np.sum(to_host(batch.weight)))
+        least = min(RETURNED * moved(self.proposal.responsibilities, home, batch), HOME * total)
+        return moved(to_host(state.responsibilities), home, batch) < least
+
+
+Rejected = dict[str, frozenset[int]]
+"""Names of rejected proposals, and the processes they change."""
+
+
+def promising(
+    problem: Problem,
+    contender: Contender,
+    trainer: Trainer,
+    moves: tuple[Move, ...],
+    rejected: Rejected,
+) -> list[Trial]:
+    """Proposals that neither fall far behind nor revert after coordinate ascent, best first; others
+    are added to `rejected`."""
+    batch = trainer.batch
+    seen = view(problem, contender.state, batch)
+    model = contender.state.model
+    # A gate trained to be constant could not follow a proposal that divides the inputs, so the
+    # initial gate is used.
+    untrained = model.with_gate(build(problem, contender.start).gate)
+    margin = GAIN * float(problem.sample.weight.sum())
+    least = contender.bound - HOPELESS * per_point(problem)
+    trials = []
+    proposals = itertools.chain.from_iterable(move(seen) for move in moves)
+    for proposal in [p for p in proposals if p.name not in rejected]:
+        given = shard_rows(padded(proposal.responsibilities, len(batch.X)))
+        first = model if proposal.keeps_gate else untrained
+        state, bound = begin(first, batch, given, PROBE_STEPS)
+        trial = Trial(proposal, state, float(bound.value))
+        better = trial.bound > contender.bound + margin
+        # An ELBO that is NaN compares false and drops out here.
+        if better or (trial.bound > least and not trial.returned(state, contender.state, batch)):
+            trials.append(trial)
+        else:
+            rejected[proposal.name] = proposal.processes
+    return sorted(trials, key=lambda t: -t.bound)
+
+
+def attempt(
+    contender: Contender,
+    trial: Trial,
+    trainer: Trainer,
+    target: float,
+    stop_at_target: bool = False,
+) -> Result:
+    """A short training run from a trial, ended early if it has reverted or is too slow to reach the
+    ELBO `target`; with `stop_at_target` slow runs continue, and it ends at the target."""
+    result = trainer.train(trial.state, MOVE_STEPS // 2)
+    if result.bound > target:
+        go_on = not stop_at_target
+    else:
+        # Extrapolated to twice the remaining steps, because the gain per step may still increase.
+        expected = trial.bound + 4 * (result.bound - trial.bound)
+        back = trial.returned(result.state, contender.state, trainer.batch)
+        go_on = (stop_at_target or expected >= target) and not back
+    if go_on:
+        more = trainer.train(result.state, MOVE_STEPS // 2, result.rate)
+        trace = np.concatenate([result.trace, more.trace])
+        result = max(result, more, key=lambda r: r.bound)._replace(trace=trace)
+    contender.moves.append((trial.proposal.name, result.bound - contender.bound))
+    trainer.notify(Progress(trial.proposal.name, 0, contender.steps, result.bound))
+    return result
+
+
+def improve(
+    problem: Problem, contender: Contender, trainer: Trainer, moves: tuple[Move, ...] = MOVES
+) -> None:
+    """Try moves until none raises the ELBO; rejected ones again if a process of theirs changed."""
+    margin = GAIN * float(problem.sample.weight.sum())
+    rejected: Rejected = {}
+    accepted = True
+    while accepted:
+        accepted = False
+        for trial in promising(problem, contender, trainer, moves, rejected)[:ATTEMPTS]:
+            target = contender.bound + margin
+            result = attempt(contender, trial, trainer, target)
+            accepted = result.bound > target
+            if accepted:
+                contender.adopt(result)
+                touched = trial.proposal.processes
+                rejected = {name: ks for name, ks in rejected.items() if not ks & touched}
+                break
+            rejected[trial.proposal.name] = trial.proposal.processes
+
+
+def renew_gate(problem: Problem, contender: Contender, trainer: Trainer) -> bool:
+    """Train a gate from the beginning; whether it raises the ELBO and was adopted.
+
+    While points are still assigned wrongly, the gate may lose inputs that it needs later: where its
+    function is constant, nothing makes a length scale shorter again.
+    """
+    if isinstance(contender.state.model.gate, ConstantGate):
+        return False
+    model = contender.state.model.with_gate(build(problem, contender.start).gate)
+    state, _ = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
+    result = trainer.train(state, GATE_STEPS)
+    contender.moves.append(("renew the gate", result.bound - contender.bound))
+    trainer.notify(Progress("renew the gate", 0, contender.steps, result.bound))
+    better = result.bound > contender.bound + GAIN * float(problem.sample.weight.sum())
+    if better:
+        contender.adopt(result)
+    return better
+
+
+def simplify(problem: Problem, contender: Contender, trainer: Trainer) -> None:
+    """Use one process instead of two where the loss of the ELBO is small, trying each way once.
+
+    After training, which would revert it. For a single input only: with several inputs functions
+    agree in scattered places, and reassigning these simplifies nothing.
+    """
+    if problem.sample.X.shape[1] > 1:
+        return
+    tried: Rejected = {}
+    trials = promising(problem, contender, trainer, SIMPLER, tried)
+    while trials:
+        trial = trials.pop(0)
+        tried[trial.proposal.name] = trial.proposal.processes
+        reassigned = moved(trial.proposal.responsibilities, contender.state, trainer.batch)
+        target = contender.bound - PARSIMONY * reassigned
+        # Stopping at the target, because a longer run might revert.
+        result = attempt(contender, trial, trainer, target, stop_at_target=True)
+        if result.bound > target:
+            contender.adopt(result)
+            trials = promising(problem, contender, trainer, SIMPLER, tried)

@@ -1,0 +1,68 @@
+"""Noise GPs after the search: which process has them, and what is joined to it."""
+
+import numpy as np
+import pytest
+
+from dagp import DAGP, GP, Noise
+from dagp.inference.standardize import Sample, Units
+from dagp.kernels import Matern32
+from dagp.search.deepen import _arrangements
+from dagp.search.factory import Problem
+
+
+def arrangements(priors, labels=None, n=30):
+    X = np.linspace(-1, 1, n)[:, None]
+    labels = np.full(n, -1) if labels is None else labels
+    sample = Sample(X, X, np.ones(n), labels)
+    problem = Problem(sample, Units.of(sample), tuple(priors), None, X[::5])
+    found = np.random.default_rng(0).dirichlet(np.ones(len(priors)), n)
+    return found, list(_arrangements(problem, found))
+
+
+def test_every_function_may_take_the_place_of_the_one_whose_noise_varies():
+    found, ways = arrangements([GP(noise_gp=GP()), GP(), Noise()])
+    np.testing.assert_array_equal(ways[0].given, found)
+    assert {tuple(way.order) for way in ways} == {(0, 1, 2), (1, 0, 2)}
+    joined = [way for way in ways if np.all(way.given[:, 1] == 0)]
+    assert len(joined) == 2
+    for way in ways:
+        np.testing.assert_allclose(way.given.sum(axis=1), 1.0)
+        np.testing.assert_array_equal(way.given[:, 2], found[:, 2])
+
+
+def test_functions_are_joined_only_if_all_may_vary():
+    _, ways = arrangements([GP(noise_gp=GP()), GP(noise_gp=GP())])
+    orders = [tuple(way.order) for way in ways if not np.any(np.all(way.given == 0, axis=0))]
+    assert orders == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("priors", "labels"),
+    [
+        ([GP(noise_gp=GP()), GP()], np.where(np.arange(30) < 3, 1, -1)),
+        ([GP(), Noise()], None),
+    ],
+)
+def test_labels_fix_the_order(priors, labels):
+    found, ways = arrangements(priors, labels)
+    assert len(ways) == 1
+    np.testing.assert_array_equal(ways[0].given, found)
+
+
+def test_priors_that_differ_keep_their_places():
+    _, ways = arrangements([GP(noise_gp=GP()), GP(Matern32())])
+    assert {tuple(way.order) for way in ways} == {(0, 1)}
+
+
+def test_a_function_of_varying_noise_is_not_divided():
+    # With constant noise the quiet and the loud half are two processes; the level below, a third,
+    # is found anyway.
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(-1, 1, 260))
+    below = rng.uniform(size=260) < 0.2
+    std = np.where(x < 0, 0.01, 0.3)
+    y = np.where(below, -4.0 + 0.02 * rng.standard_normal(260), x + std * rng.standard_normal(260))
+    priors = [GP(), GP(noise_gp=GP())]
+    model = DAGP(processes=priors, inducing=12, n_init=4, tol=1e-3, random_state=0)
+    model.fit(x[:, None], y)
+    assert np.mean((model.assignment_ == 0) == below) > 0.97

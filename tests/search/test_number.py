@@ -1,0 +1,91 @@
+"""How many processes: what mixtures of regressions count, and which processes are removed."""
+
+import numpy as np
+import pytest
+
+from dagp import GP, Noise
+from dagp.core.precision import numerics
+from dagp.inference.standardize import Sample, Units, to_device_batch
+from dagp.inference.train import begin
+from dagp.search import number
+from dagp.search.factory import Problem, Start, build
+from dagp.search.number import prune, with_fewer
+from dagp.search.trainer import Trainer
+
+
+def problem_of(X, y, priors, weight=None):
+    y = np.reshape(y, (len(X), -1))
+    weight = np.ones(len(X)) if weight is None else weight
+    sample = Sample(X, y, weight, np.full(len(X), -1))
+    return Problem(sample, Units.of(sample), tuple(priors), None, X[:: max(1, len(X) // 12)])
+
+
+def waves(count, n=240, D=1, seed=0):
+    """Functions that lie above each other, standardised."""
+    rng = np.random.default_rng(seed)
+    X, process = rng.uniform(-1.7, 1.7, (n, D)), np.arange(n) % count
+    y = 1.5 * process + 0.4 * np.sin(2 * X.sum(axis=1)) + 0.03 * rng.standard_normal(n)
+    return X, (y - y.mean()) / y.std(), process
+
+
+@pytest.mark.parametrize(("count", "D"), [(1, 1), (2, 1), (3, 1), (2, 2)])
+def test_mixtures_of_regressions_count_functions(count, D):
+    X, y, _ = waves(count, D=D)
+    found = with_fewer(problem_of(X, y, [GP()] * 6), np.random.default_rng(0))
+    # Some more where the functions are rough for regressions, and never fewer.
+    assert count <= found.n_processes <= count + 2
+
+
+def test_clutter_is_kept_and_helps_to_count():
+    X, y, _ = waves(2)
+    stray = np.arange(len(y)) % 7 == 0
+    y[stray] = np.random.default_rng(1).uniform(-3, 3, stray.sum())
+    priors = [GP()] * 5 + [Noise()]
+    found = with_fewer(problem_of(X, y, priors), np.random.default_rng(0))
+    assert found.clutter in ((False, False, True), (False, False, False, True))
+
+
+def test_the_count_depends_on_the_data_alone():
+    X, y, _ = waves(3)
+    first, second = (
+        with_fewer(problem_of(X, y, [GP()] * 6), np.random.default_rng(3)) for _ in range(2)
+    )
+    assert first.n_processes == second.n_processes
+    few = problem_of(X[:3], y[:3], [GP()] * 6)
+    assert 1 <= with_fewer(few, np.random.default_rng(0)).n_processes <= 6
+
+
+def trained(problem, member, steps=75):
+    """A model trained from these processes of the rows."""
+    batch = to_device_batch(problem.sample, problem.n_processes)
+    trainer = Trainer(batch, 1e-3)
+    given = np.zeros((len(batch.X), problem.n_processes))
+    given[:, 0] = 1.0
+    given[: len(member)] = np.eye(problem.n_processes)[member]
+    state, _ = begin(build(problem, Start("given", given, 0.6, 0.1)), batch, given, 5)
+    return trainer.train(state, steps), trainer
+
+
+def test_a_process_that_shares_a_function_is_removed():
+    X, y, process = waves(2, n=120)
+    # The upper function is divided along its input.
+    member = np.where((process == 1) & (X[:, 0] > 0), 2, process)
+    with numerics():
+        problem = problem_of(X, y, [GP()] * 3)
+        result, trainer = trained(problem, member)
+        smaller, batch = prune(problem, result, trainer, 100)
+    assert batch.label_log_mask.shape[1] == 2
+    assert smaller.bound > result.bound - number.WORTH
+    found = np.asarray(smaller.state.responsibilities)[:120].argmax(axis=1)
+    assert max(np.mean(found == process), np.mean(found != process)) > 0.97
+    assert len(smaller.trace) > len(result.trace)
+
+
+def test_processes_that_are_needed_are_kept():
+    X, y, process = waves(3, n=120)
+    with numerics():
+        problem = problem_of(X, y, [GP()] * 3)
+        result, trainer = trained(problem, process)
+        kept, batch = prune(problem, result, trainer, 100)
+    assert kept is result
+    assert batch is trainer.batch
