@@ -28,8 +28,8 @@ ATTEMPTS = 4
 """Proposals with a training run per round."""
 MOVE_STEPS = 2 * BLOCK
 """Steps for a proposal to exceed the current solution, with a check halfway."""
-GATE_STEPS = 4 * BLOCK
-"""Steps for a gate trained from the beginning to exceed the current one."""
+GATE_PARTS = 4
+"""Most parts, of as many steps, for a gate trained from the beginning to exceed the current one."""
 GAIN = 2e-3
 """Least gain of a move, per data point: more than a few steps of training would gain."""
 PARSIMONY = 0.2
@@ -174,13 +174,18 @@ def renew_gate(problem: Problem, contender: Contender, trainer: Trainer) -> bool
     if isinstance(contender.state.model.gate, ConstantGate):
         return False
     model = contender.state.model.with_gate(build(problem, contender.start).gate)
-    state, _ = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
-    result = trainer.train(state, GATE_STEPS)
-    contender.moves.append(("renew the gate", result.bound - contender.bound))
-    trainer.notify(Progress("renew the gate", 0, contender.steps, result.bound))
-    better = result.bound > contender.bound + GAIN * float(problem.sample.weight.sum())
+    state, bound = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
+    renewed = Contender(contender.start, state, float(bound.value))
+    for _ in range(GATE_PARTS):
+        before = renewed.bound
+        renewed.advance(trainer, MOVE_STEPS)
+        if renewed.bound + 2 * (renewed.bound - before) < contender.bound:
+            break
+    contender.moves.append(("renew the gate", renewed.bound - contender.bound))
+    trainer.notify(Progress("renew the gate", 0, contender.steps, renewed.bound))
+    better = renewed.bound > contender.bound
     if better:
-        contender.adopt(result)
+        contender.adopt(renewed.result())
     return better
 
 

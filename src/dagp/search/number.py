@@ -41,7 +41,8 @@ def with_fewer(problem: Problem, rng: np.random.Generator) -> Problem:
     functions = [prior for prior in problem.priors if not prior.clutter]
     clutter = [prior for prior in problem.priors if prior.clutter]
     scores = np.array(_scores(problem, len(functions), rng))
-    best = int(np.argmax(scores))
+    # Two functions are tried at least: how they differ may escape the regressions.
+    best = max(int(np.argmax(scores)), min(1, len(scores) - 1))
     count = 1 + int(np.flatnonzero(scores[: best + 2] > scores[best] - DECISIVE)[-1])
     return problem._replace(priors=(*functions[:count], *clutter))
 
