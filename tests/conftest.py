@@ -20,7 +20,8 @@ CHECKED = (
     "core.linalg inference.elbo inference.standardize inference.train model.association "
     "model.gates model.gp model.kernel model.kernels model.means model.parameters model.process "
     "model.sparse_gp model.variational predict.posterior predict.process search.factory "
-    "search.inducing search.moves search.search search.starts"
+    "search.deepen search.improve search.inducing search.moves search.number search.search "
+    "search.starts"
 )
 FIRST, SELDOM = 100, 20
 """How many calls of a function are checked one by one, and which of the later ones are."""

@@ -40,8 +40,8 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     n_processes : int or "auto", default=2
-        Number of processes; superfluous ones stay unused (see `active_`). ``"auto"`` starts with
-        many, or with the list of `processes`, and removes unused ones.
+        Number of processes; superfluous ones stay unused (see `active_`). ``"auto"`` counts
+        them, up to six or the length of `processes`, and removes superfluous ones.
     processes : sequence of priors, prior or None, default=None
         A list such as ``[GP(), Noise()]``, or one prior to be repeated `n_processes` times; None
         is ``GP()``.

@@ -204,13 +204,9 @@ def surface_in_clutter(n=500, seed=0):
     return X, y + 0.02 * rng.standard_normal(n), stray, off, X[:, 0] > 0.5
 
 
-def extended(seen, kind="extend", width=moves.WIDTH):
-    """Proposals of `extend` that keep the points of a function, or redirect it."""
-    return [
-        proposal
-        for proposal in moves.extend(seen)
-        if proposal.name.startswith(kind) and proposal.name.endswith(f" {width:g}")
-    ]
+def extended(seen, move=moves.extend, width=moves.WIDTH):
+    """Proposals of `extend` or `redirect` along modes of this width."""
+    return [proposal for proposal in move(seen) if proposal.name.endswith(f" {width:g}")]
 
 
 def test_extend_leads_a_function_through_points_that_clutter_holds():
@@ -319,7 +315,7 @@ def plateau_and_level(n=400, seed=0):
 
 def test_redirect_lets_a_function_leave_points_for_others_that_clutter_holds():
     seen, plateau = plateau_and_level()
-    found = extended(seen, "redirect") + extended(seen, "redirect", moves.WIDTH / 5)
+    found = list(moves.redirect(seen))
     best = max(found, key=lambda one: one.responsibilities[~plateau, 0].mean())
     assert best.responsibilities[~plateau, 0].mean() > 0.9
     # The plateau goes to the function that predicts it.
@@ -327,14 +323,14 @@ def test_redirect_lets_a_function_leave_points_for_others_that_clutter_holds():
     assert best.processes == {0, 1, 2}
     np.testing.assert_allclose(best.responsibilities.sum(axis=1), 1.0)
     # To keep the plateau is to keep away from the level.
-    kept = extended(seen) + extended(seen, width=moves.WIDTH / 5)
-    assert all(one.responsibilities[plateau, 0].min() == 1.0 for one in kept)
+    for proposal in moves.extend(seen):
+        assert proposal.responsibilities[plateau, 0].min() == 1.0
 
 
 def test_redirect_is_for_functions_that_hold_something():
     X, y, *_ = surface_in_clutter()
     seen = view(X, y, np.full(500, 2), np.zeros((3, 500)), clutter=(2,))
-    assert extended(seen, "redirect") == []
+    assert list(moves.redirect(seen)) == []
 
 
 def test_reach_hands_over_the_points_that_a_function_could_explain_best():
@@ -365,3 +361,21 @@ def test_reach_obeys_labels():
     for proposal in moves.reach(view(X, y, held, means, labels=some)):
         changed = np.any(proposal.responsibilities != seen.responsibilities, axis=1)
         assert np.flatnonzero(changed)[0] >= 58
+
+
+def test_redirect_obeys_labels():
+    seen, plateau = plateau_and_level()
+    labels = np.where(plateau & (np.arange(400) % 3 == 0), 0, -1)
+    means = seen.means[:, :, 0]
+    held = seen.responsibilities.argmax(axis=1)
+    again = view(
+        seen.sample.X,
+        seen.sample.y,
+        held,
+        means,
+        variances=seen.variances,
+        labels=labels,
+        clutter=(2,),
+    )
+    for proposal in moves.redirect(again):
+        np.testing.assert_array_equal(proposal.responsibilities[labels == 0, 0], 1.0)

@@ -14,14 +14,15 @@ from dagp.inference.standardize import (
     Sample,
     Units,
     canonical,
+    padded,
     padded_length,
     to_batch,
     to_device_batch,
 )
-from dagp.inference.train import Result, State
+from dagp.inference.train import Result, State, begin
 from dagp.search import moves
-from dagp.search.factory import Problem, Start
-from dagp.search.improve import Trial, attempt
+from dagp.search.factory import Problem, Start, build
+from dagp.search.improve import Trial, attempt, renew_gate
 from dagp.search.inducing import choose_inducing, k_means
 from dagp.search.race import Contender, race
 from dagp.search.search import search
@@ -339,3 +340,39 @@ def test_a_fit_compiles_two_programs_and_hardly_anything_else(caplog):
     found = {re.search(r"XLA compilation of jit\((\w+)\)", line) for line in caplog.messages}
     names = {match[1] for match in found if match}
     assert {"refine_q", "run_block"} <= names <= {"refine_q", "run_block", "_noise_variance"}
+
+
+def regimes(gate=None):
+    """A contender for two levels that alternate along the input, given their association."""
+    x = np.linspace(-1, 1, 120)
+    process = (np.floor(3 * x) % 2).astype(int)
+    y = process + 0.03 * np.random.default_rng(0).standard_normal(120)
+    problem = problem_of(x[:, None], y, [GP(), GP()])._replace(gate=gate)
+    batch = to_device_batch(problem.sample, 2)
+    given = padded(np.eye(2)[process], len(batch.X))
+    start = Start("given", given, 0.3, 0.1)
+    # The gate has lost its input.
+    blind = build(problem, start._replace(lengthscale=300.0)).gate
+    state, bound = begin(build(problem, start).with_gate(blind), batch, given, 10)
+    return problem, Trainer(batch, 1e-3), Contender(start, state, float(bound.value))
+
+
+def test_a_gate_that_has_lost_its_input_is_renewed():
+    with numerics():
+        problem, trainer, contender = regimes()
+        before = contender.bound
+        assert renew_gate(problem, contender, trainer)
+        assert contender.bound > before + 10
+        assert contender.moves == [("renew the gate", pytest.approx(contender.bound - before))]
+        # The new one is not replaced by another unless that is better.
+        state, bound = contender.state, contender.bound
+        if not renew_gate(problem, contender, trainer):
+            assert contender.state is state
+        assert contender.bound >= bound
+
+
+def test_a_constant_gate_cannot_be_renewed():
+    with numerics():
+        problem, trainer, contender = regimes("constant")
+        assert not renew_gate(problem, contender, trainer)
+        assert contender.moves == []

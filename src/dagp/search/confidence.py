@@ -21,7 +21,7 @@ SLOPE, OFFSET = 1.6, 4.7
 """Log odds of the best association: OFFSET less SLOPE times the log of the percentage of data that
 the next start assigns differently. Fitted to 86 fits of `benchmarks/recovery.py sheets`, with seeds
 below 100."""
-DOUBTED = 0.7
+DOUBTED = 0.9
 """Confidence below which a fit is warned about."""
 MOST_ROWS = 3
 """Rows whose labels are asked for."""

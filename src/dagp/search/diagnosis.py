@@ -91,6 +91,7 @@ def judge(
     ranking: list[Contender], batch: Batch, weight: Float[np.ndarray, " N"]
 ) -> tuple[Verdict, list[Contender]]:
     """How far the search can be trusted, and the best start of every other solution."""
+    ranking = [contender.undeepened() for contender in ranking]
     others = other_solutions(ranking, weight)
     if len(ranking) == 1:
         return Verdict(np.nan), others

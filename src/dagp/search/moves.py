@@ -6,7 +6,7 @@ other responsibilities; the ELBO decides.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -70,8 +70,8 @@ class View(NamedTuple):
         return sorted((k for k in self.smooth if sizes[k] >= UNUSED), key=lambda k: -sizes[k])
 
     @property
-    def everything(self) -> range:
-        return range(len(self.means))
+    def clutter(self) -> Bool[np.ndarray, " K"]:
+        return ~np.isin(np.arange(len(self.means)), self.smooth)
 
     @property
     def unused(self) -> list[int]:
@@ -183,35 +183,51 @@ def temper(view: View) -> Iterator[Proposal]:
 def extend(view: View) -> Iterator[Proposal]:
     """Lead a function, or an unused one, through points that clutter holds.
 
-    Clutter takes the points of a function where it has lost its way; they then lie on a curve. The
-    function keeps its own points, or leaves those to others that are not on the new curve.
+    Clutter takes the points of a function where it has lost its way; they then lie on a curve.
     """
-    clutter = np.array([k not in view.smooth for k in range(len(view.means))])
-    lost = view.sample.weight * view.responsibilities[:, clutter].sum(axis=1)
+    for k, width, near in _led(view, (*view.used, *view.unused[:1]), keeps=True):
+        changed = frozenset((k, *view.clutter.nonzero()[0].tolist()))
+        yield Proposal(f"extend {k} within {width:g}", changed, _taken(view, k, near))
+
+
+def redirect(view: View) -> Iterator[Proposal]:
+    """The same, for a function that leaves its points to others where they are not on the way."""
+    log_predictive = view.log_predictive()
+    for k, width, near in _led(view, view.used, keeps=False):
+        responsibilities = _taken(view, k, near)
+        others = np.arange(len(view.means)) != k
+        may = log_predictive[:, others].max(axis=1) > 0.5 * FORBIDDEN
+        left = ~near & may & (view.responsibilities[:, k] > 0.5)
+        responsibilities[left, k] = 0.0
+        responsibilities[np.ix_(left, others)] = softmax(
+            log_predictive[np.ix_(left, others)], axis=1
+        )
+        everything = frozenset(range(len(view.means)))
+        yield Proposal(f"redirect {k} within {width:g}", everything, responsibilities)
+
+
+def _taken(view: View, k: int, near: Bool[np.ndarray, " N"]) -> Float[np.ndarray, "N K"]:
+    """Responsibilities with what clutter holds of some points given to function k."""
+    responsibilities = view.responsibilities.copy()
+    responsibilities[near, k] += responsibilities[near][:, view.clutter].sum(axis=1)
+    responsibilities[near[:, None] & view.clutter] = 0.0
+    return responsibilities
+
+
+def _led(
+    view: View, functions: Sequence[int], *, keeps: bool
+) -> Iterator[tuple[int, float, Bool[np.ndarray, " N"]]]:
+    """Functions led through points that clutter holds: index, width of the mode, points on it."""
+    lost = view.sample.weight * view.responsibilities[:, view.clutter].sum(axis=1)
     least = UNUSED * view.sample.weight.sum()
     if lost.sum() < least:
         return
-    rng, log_predictive = np.random.default_rng(0), view.log_predictive()
-    for k in (*view.used, *view.unused[:1]):
-        own = view.responsibilities[:, k] * (k in view.used)
-        ways = (True, False) if k in view.used else (True,)
-        for width, keeps in itertools.product(_EXTEND_WIDTHS, ways):
-            near = _on_mode(view, lost, own, width, keeps, rng)
-            if lost[near].sum() < least:
-                continue
-            responsibilities = view.responsibilities.copy()
-            responsibilities[near, k] += responsibilities[near][:, clutter].sum(axis=1)
-            responsibilities[near[:, None] & clutter] = 0.0
-            if not keeps:
-                left, others = ~near & (own > 0.5), np.arange(len(clutter)) != k
-                shares = softmax(log_predictive[np.ix_(left, others)], axis=1)
-                responsibilities[left] = 0.0
-                responsibilities[np.ix_(left, others)] = shares
-            name = f"{'extend' if keeps else 'redirect'} {k} within {width:g}"
-            changed = frozenset(
-                (k, *np.flatnonzero(clutter).tolist()) if keeps else view.everything
-            )
-            yield Proposal(name, changed, responsibilities)
+    rng = np.random.default_rng(0)
+    for k, width in itertools.product(functions, _EXTEND_WIDTHS):
+        own = view.sample.weight * view.responsibilities[:, k] * (k in view.used)
+        near = _on_mode(view, lost, own, width, keeps, rng)
+        if lost[near].sum() >= least:
+            yield k, width, near
 
 
 def _on_mode(
@@ -223,7 +239,7 @@ def _on_mode(
     rng: np.random.Generator,
 ) -> Bool[np.ndarray, " N"]:
     """Points on a function through its own points, or some of them, and many of those lost."""
-    X, y, own = view.sample.X, view.sample.y, view.sample.weight * own
+    X, y = view.sample.X, view.sample.y
     some = np.flatnonzero(lost + own > 0.1 * view.sample.weight)
     some = np.sort(rng.permutation(some)[:_EXTEND_POINTS])
     lost, own = lost[some], own[some]
@@ -268,7 +284,7 @@ def reach(view: View) -> Iterator[Proposal]:
 
 
 Move = Callable[[View], Iterator[Proposal]]
-MOVES: tuple[Move, ...] = (merge, annex, split, swap, temper, extend, reach)
+MOVES: tuple[Move, ...] = (merge, annex, split, swap, temper, extend, redirect, reach)
 """Moves to raise the ELBO."""
 SIMPLER: tuple[Move, ...] = (annex,)
 """Moves towards fewer processes at nearly the same ELBO."""

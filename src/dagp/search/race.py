@@ -1,6 +1,6 @@
 """The race between starts: successive halving on the ELBO."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,14 @@ class Contender:
     status: Status = "budget"
     """Why the last training run ended."""
     fate: str = "running"
+    plain: tuple[State, float] | None = None
+    """State and ELBO before layers or noise GPs were added."""
+
+    def undeepened(self) -> "Contender":
+        """As other starts are: without added layers and noise GPs."""
+        return (
+            self if self.plain is None else replace(self, state=self.plain[0], bound=self.plain[1])
+        )
 
     @property
     def steps(self) -> int:
