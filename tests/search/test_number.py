@@ -55,7 +55,14 @@ def test_the_count_depends_on_the_data_alone():
     assert 1 <= with_fewer(few, np.random.default_rng(0)).n_processes <= 6
 
 
-def trained(problem, member, steps=75):
+@pytest.mark.parametrize("priors", [[Noise()], [GP()], [GP(), Noise()]])
+def test_without_a_choice_there_is_nothing_to_count(priors):
+    X, y, _ = waves(2, n=40)
+    problem = problem_of(X, y, priors)
+    assert with_fewer(problem, np.random.default_rng(0)) is problem
+
+
+def trained(problem, member, steps=1000):
     """A model trained from these processes of the rows."""
     batch = to_device_batch(problem.sample, problem.n_processes)
     trainer = Trainer(batch, 1e-3)
@@ -73,7 +80,8 @@ def test_a_process_that_shares_a_function_is_removed():
     with numerics():
         problem = problem_of(X, y, [GP()] * 3)
         result, trainer = trained(problem, member)
-        smaller, batch = prune(problem, result, trainer, 100)
+        smaller, batch = prune(problem, result, trainer, 1000)
+    assert smaller.status == "converged"
     assert batch.label_log_mask.shape[1] == 2
     assert smaller.bound > result.bound - number.WORTH
     found = np.asarray(smaller.state.responsibilities)[:120].argmax(axis=1)
@@ -86,6 +94,7 @@ def test_processes_that_are_needed_are_kept():
     with numerics():
         problem = problem_of(X, y, [GP()] * 3)
         result, trainer = trained(problem, process)
-        kept, batch = prune(problem, result, trainer, 100)
+        assert result.status == "converged"
+        kept, batch = prune(problem, result, trainer, 1000)
     assert kept is result
     assert batch is trainer.batch

@@ -40,9 +40,11 @@ def with_fewer(problem: Problem, rng: np.random.Generator) -> Problem:
     unless their score decides against it."""
     functions = [prior for prior in problem.priors if not prior.clutter]
     clutter = [prior for prior in problem.priors if prior.clutter]
+    if len(functions) < 2:
+        return problem
     scores = np.array(_scores(problem, len(functions), rng))
     # Two functions are tried at least: how they differ may escape the regressions.
-    best = max(int(np.argmax(scores)), min(1, len(scores) - 1))
+    best = max(int(np.argmax(scores)), 1)
     count = 1 + int(np.flatnonzero(scores[: best + 2] > scores[best] - DECISIVE)[-1])
     return problem._replace(priors=(*functions[:count], *clutter))
 
@@ -64,17 +66,21 @@ def _scores(problem: Problem, most: int, rng: np.random.Generator) -> list[float
 def prune(
     problem: Problem, result: Result, trainer: Trainer, max_iter: int
 ) -> tuple[Result, Batch]:
-    """The solution without superfluous processes, trained further, and its batch."""
+    """The solution without superfluous processes, trained to convergence, and its batch."""
     weight = problem.sample.weight
     found = to_host(result.state.responsibilities)[: len(weight)]
     used = in_use(found, weight)
     if 0 < used.sum() < problem.n_processes:
-        result, problem, trainer = _restricted(problem, result, trainer, used, found, max_iter)
+        result, problem, trainer = _restricted(problem, result, trainer, used, found)
     while problem.n_processes > 1:
         smaller = _without_one(problem, result, trainer)
         if smaller is None:
             break
         result, problem, trainer = smaller
+    if result.status == "budget":
+        trained = trainer.train(result.state, max_iter, result.rate)
+        trace = np.concatenate([result.trace, trained.trace])
+        result = settled(trained, trainer.batch)._replace(trace=trace)
     return result, trainer.batch
 
 
@@ -84,26 +90,30 @@ Smaller = tuple[Result, Problem, Trainer]
 def _without_one(problem: Problem, result: Result, trainer: Trainer) -> Smaller | None:
     """The solution with one process less, if the ELBO allows."""
     seen = view(problem, result.state, trainer.batch)
+    log_predictive = seen.log_predictive()
     least = result.bound - HOPELESS * per_point(problem)
-    for k in np.argsort(seen.sizes):
+    for k in map(int, np.argsort(seen.sizes)):
         # In the larger model first, which costs little and needs no other program.
-        barred = _barred(trainer.batch, int(k))
-        tried = [(_probe(result, barred, given), given) for given in _handed_over(seen, int(k))]
+        barred = _barred(trainer.batch, k)
+        proposals = _handed_over(seen, k, log_predictive)
+        tried = [(_probe(result, barred, given), given) for given in proposals]
         bound, given = max(tried, key=lambda one: one[0])
         if bound > least:
             rest = np.arange(problem.n_processes) != k
-            smaller = _restricted(problem, result, trainer, rest, given, REMOVAL_STEPS)
+            smaller = _restricted(problem, result, trainer, rest, given)
             if smaller[0].bound > result.bound - WORTH:
                 return smaller
     return None
 
 
-def _handed_over(seen: View, k: int) -> Iterator[Float[np.ndarray, "N K"]]:
+def _handed_over(
+    seen: View, k: int, log_predictive: Float[np.ndarray, "N K"]
+) -> Iterator[Float[np.ndarray, "N K"]]:
     """Responsibilities without process k: its points go where they are predicted, or to one other
     function, which may be unsure where it had none."""
     rest = np.arange(len(seen.means)) != k
     given = np.zeros_like(seen.responsibilities)
-    given[:, rest] = softmax(seen.log_predictive()[:, rest], axis=1)
+    given[:, rest] = softmax(log_predictive[:, rest], axis=1)
     yield given
     for j in seen.smooth:
         if j != k:
@@ -130,9 +140,8 @@ def _restricted(
     trainer: Trainer,
     kept: Bool[np.ndarray, " K"],
     given: Float[np.ndarray, "N K"],
-    max_iter: int,
 ) -> Smaller:
-    """The solution with some of the processes, trained from the given responsibilities."""
+    """The solution with some of the processes, after some steps from given responsibilities."""
     model, ks = result.state.model, np.flatnonzero(kept)
     smaller = problem._replace(priors=tuple(problem.priors[k] for k in ks))
     batch = to_device_batch(smaller.sample, len(ks))
@@ -142,6 +151,6 @@ def _restricted(
     rest = DataAssociation.assemble([model.process(int(k)) for k in ks], gate)
     state, _ = begin(rest, batch, shard_rows(padded(left, len(batch.X))), PROBE_STEPS)
     trainer = trainer._replace(batch=batch)
-    trained = trainer.train(state, max_iter, result.rate)
+    trained = trainer.train(state, REMOVAL_STEPS, result.rate)
     trace = np.concatenate([result.trace, trained.trace])
     return settled(trained, batch)._replace(trace=trace), smaller, trainer
