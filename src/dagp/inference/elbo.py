@@ -13,10 +13,12 @@ from dagp.core.typing import Array, PerProcess, Scalar
 from dagp.model.association import (
     Batch,
     DataAssociation,
+    ModelMarginals,
     ModelProjection,
     NaturalRates,
     apply_labels,
 )
+from dagp.model.gates import GateMarginals
 from dagp.model.sparse_gp import draw_marginals
 from dagp.model.variational import factorise
 
@@ -42,11 +44,13 @@ def collapsed_elbo(
 
 def elbo_and_responsibilities(
     model: DataAssociation, projection: ModelProjection, batch: Batch, scale: Scalar | float = 1.0
-) -> tuple[ELBO, PerProcess]:
-    """The collapsed ELBO, and the responsibilities q(a) at its optimum."""
+) -> tuple[ELBO, PerProcess, GateMarginals]:
+    """The collapsed ELBO, the responsibilities q(a) at its optimum, and the gate's marginals."""
     model = factorise(model)
-    log_joint = model.log_joint(model.marginals(projection), batch)
-    return elbo_from_log_joint(model, log_joint, batch, scale), responsibilities(log_joint)
+    marginals = model.marginals(projection)
+    log_joint = model.log_joint(marginals, batch)
+    bound = elbo_from_log_joint(model, log_joint, batch, scale)
+    return bound, responsibilities(log_joint), marginals.gate
 
 
 def elbo_from_log_joint(
@@ -92,21 +96,14 @@ def settle(
     projection: ModelProjection,
     batch: Batch,
     given: PerProcess,
-    steps: int,
+    gate: GateMarginals,
     rates: NaturalRates,
 ) -> DataAssociation:
-    """Coordinate ascent on q(a), every q(u) and the gate, with hyperparameters held fixed.
+    """Coordinate ascent on every q(u) and the gate, with hyperparameters held fixed.
 
-    The first step uses the `given` responsibilities: right after a change of hyperparameters the
-    functions fit badly, and points reassigned then would not come back. The gate, as costly as all
-    processes together, moves in the last step only.
+    From `given` responsibilities and marginals of the gate, those of the last evaluation: right
+    after a change of hyperparameters the functions fit badly, and points reassigned then would not
+    come back. It also spares the evaluation of all variances.
     """
-    for i in range(steps):
-        marginals = model.marginals(projection)
-        # The first step uses the given responsibilities, and so needs no variances.
-        current = responsibilities(model.log_joint(marginals, batch)) if i else given
-        if i == steps - 1:
-            model = model.natural_step(projection, marginals, batch, current, rates)
-        else:
-            model = model.process_step(projection, marginals, batch, current, rates.process)
-    return model
+    marginals = ModelMarginals(model.process_marginals(projection), gate)
+    return model.natural_step(projection, marginals, batch, given, rates)

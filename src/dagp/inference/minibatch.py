@@ -21,7 +21,7 @@ from dagp.core.gc import gc_paused
 from dagp.core.sharding import round_up_rows, shard_rows, to_host
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Int, PerProcess, Scalar
-from dagp.inference.elbo import collapsed_elbo, elbo_and_responsibilities, responsibilities, settle
+from dagp.inference.elbo import collapsed_elbo, elbo_and_responsibilities, responsibilities
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.standardize import Sample, label_log_mask, padded_length, to_batch
 from dagp.inference.train import (
@@ -114,10 +114,11 @@ def _step(state: State, batch: Batch, sizes: StepSizes) -> tuple[State, Scalar]:
         model = eqx.combine(moving, rest)
         projection = model.project(batch.X)
         still, seen = jax.lax.stop_gradient((model, projection))
-        found = responsibilities(still.log_joint(still.marginals(seen), batch))
-        settled = settle(still, seen, batch, found, 1, rates)
+        marginals = still.marginals(seen)
+        found = responsibilities(still.log_joint(marginals, batch))
+        settled = still.natural_step(seen, marginals, batch, found, rates)
         settled_rest = eqx.filter(settled, mask, inverse=True)
-        bound, found = elbo_and_responsibilities(
+        bound, found, _ = elbo_and_responsibilities(
             eqx.combine(moving, settled_rest), projection, batch
         )
         return -bound.value, (settled_rest, found)

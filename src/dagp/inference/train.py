@@ -26,27 +26,30 @@ from dagp.inference.elbo import (
 )
 from dagp.inference.linear_response import InformationLoss, information_loss
 from dagp.inference.run_log import NO_LOG, RunLog
-from dagp.model.association import Batch, DataAssociation, NaturalRates
+from dagp.model.association import Batch, DataAssociation, ModelMarginals, NaturalRates
 from dagp.model.gates import GateMarginals
 from dagp.model.parameters import trainable
 from dagp.model.variational import factorise
 
 Status = Literal["converged", "budget", "stopped", "diverged"]
 
-BLOCK = 25
+BLOCK = 12
 """Steps of a compiled block, between two checks of the host loop."""
-LEARNING_RATE = 0.05
-SMALLEST_RATE = LEARNING_RATE / 9
+LEARNING_RATE = 0.15
+SMALLEST_RATE = 0.005
 """A run has converged when a block at this rate gains less than the tolerance."""
 COOLING, LONG = 0.8, 200
 """After this part of a run of at least `LONG` steps the learning rate is the smallest one, so that
 a run that does not converge ends close to an optimum."""
-_SETTLE_STEPS = 2
+_GATE_RATE = 0.5
+"""Step size of the gate in coordinate ascent, where it moves in every other step."""
 _REST_STEPS = 60
 """Natural-gradient steps after which every q has converged, with hyperparameters held fixed."""
 _RETRIES = 3
 _EPS = 1e-8
-ADAM = optax.scale_by_adam(b1=0.9, b2=0.99, eps=_EPS)
+ADAM = optax.scale_by_adam(b1=0.8, b2=0.9, eps=_EPS)
+"""Short memories: the first gradients of a run, far from any optimum, are larger than later ones by
+orders of magnitude, and a longer memory of them would make the steps that follow small."""
 ROUNDING = 1e-6
 """Gradients per data point below this are rounding errors, which Adam would scale up to full steps;
 results would then depend on the order of summation."""
@@ -61,6 +64,8 @@ class State(NamedTuple):
     model: DataAssociation
     responsibilities: PerProcess
     opt_state: Any
+    gate: GateMarginals | None = None
+    """Marginals of the gate at the last evaluation; None before it."""
 
 
 class Progress(NamedTuple):
@@ -168,14 +173,25 @@ def refine_q(
     """
     projection = model.project(batch.X)
 
-    def one(i: Int[Array, ""], model: DataAssociation) -> DataAssociation:
-        marginals = model.marginals(projection)
+    def one(
+        i: Int[Array, ""], now: tuple[DataAssociation, GateMarginals]
+    ) -> tuple[DataAssociation, GateMarginals]:
+        model, gate = now
+        marginals = ModelMarginals(model.process_marginals(projection), gate)
         own = responsibilities(model.log_joint(marginals, batch))
-        rates = NaturalRates(*(jnp.where(i == 0, 1.0, rate) for rate in NaturalRates()))
         targets = jnp.where(i < 2, given, own)
-        return model.natural_step(projection, marginals, batch, targets, rates)
+        model = model.process_step(projection, marginals, batch, targets, 1.0)
+        rate = jnp.where(i == 0, 1.0, _GATE_RATE)
 
-    model = jax.lax.fori_loop(steps.first, steps.end, one, model)
+        def with_gate(model: DataAssociation) -> tuple[DataAssociation, GateMarginals]:
+            model = model.gate_step(projection, gate, batch, targets, rate)
+            return model, model.gate.marginals(projection.gate)
+
+        # The gate is as costly as all processes together, and moves in every other step.
+        return jax.lax.cond(i % 2 == 0, with_gate, lambda model: (model, gate), model)
+
+    initial = model, model.gate.marginals(projection.gate)
+    model, _ = jax.lax.fori_loop(steps.first, steps.end, one, initial)
     known = factorise(model)
     marginals = known.marginals(projection)
     log_joint = known.log_joint(marginals, batch)
@@ -191,7 +207,8 @@ def refine_q(
         known.jitters(),
     )
     opt_state = ADAM.init(eqx.filter(model, trainable(model)))
-    return State(model, jnp.where(steps.end == 1, given, own), opt_state), bound, evaluation
+    current = jnp.where(steps.end == 1, given, own)
+    return State(model, current, opt_state, marginals.gate), bound, evaluation
 
 
 def begin(
@@ -230,24 +247,22 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO
     """Settle every q, then one Adam step on the hyperparameters, noise and inducing inputs."""
     mask = trainable(state.model)
     moving, rest = eqx.partition(state.model, mask)
-    # One process: responsibilities are constant, one step suffices.
-    steps = _SETTLE_STEPS if state.model.n_processes > 1 else 1
 
-    def loss(moving: Any) -> tuple[Scalar, tuple[Any, PerProcess, ELBO]]:
+    def loss(moving: Any) -> tuple[Scalar, tuple[Any, PerProcess, GateMarginals, ELBO]]:
         model = eqx.combine(moving, rest)
         projection = model.project(batch.X)
         still = jax.lax.stop_gradient((model, projection))
-        settled = settle(*still, batch, state.responsibilities, steps, NaturalRates())
+        settled = settle(*still, batch, state.responsibilities, state.gate, NaturalRates())
         settled_rest = eqx.filter(settled, mask, inverse=True)
-        bound, found = elbo_and_responsibilities(
+        bound, found, gate = elbo_and_responsibilities(
             eqx.combine(moving, settled_rest), projection, batch
         )
-        return -bound.value, (settled_rest, found, bound)
+        return -bound.value, (settled_rest, found, gate, bound)
 
-    gradient, (rest, found, bound) = jax.grad(loss, has_aux=True)(moving)
+    gradient, (rest, found, gate, bound) = jax.grad(loss, has_aux=True)(moving)
     floor = ROUNDING * jnp.sum(batch.weight)
     moving, opt_state = adam_step(moving, gradient, state.opt_state, learning_rate, floor)
-    return State(eqx.combine(moving, rest), found, opt_state), bound
+    return State(eqx.combine(moving, rest), found, opt_state, gate), bound
 
 
 @jax.jit
@@ -271,8 +286,8 @@ def train(
 ) -> Result:
     """Run blocks until the ELBO stops rising.
 
-    A block that gains less than `tol` per data point lowers the learning rate; at the smallest
-    rate, such a block means convergence. A block that ends in NaN, or far below its start, is
+    A block that gains less than `tol` per data point, or less than it loses in between, lowers the
+    learning rate; at the smallest rate, one that gains less than `tol` means convergence. A block that ends in NaN, or far below its start, is
     repeated at a lower rate. Returns the best state, or the result in the `log` if there is one.
     """
     known, run = log.replay(Result, LoopState, state)
@@ -331,20 +346,42 @@ def training_schedule(
         if callback(Progress(phase, 0, run.done, run.bound)):
             status = "stopped"
             break
+        # Steps that overshoot lower the ELBO in between by more than they gain.
+        drop = float(np.max(np.maximum.accumulate(values) - values))
         if gain < tol * total:
             if run.rate <= SMALLEST_RATE:
                 status = "converged"
                 break
             run = run._replace(rate=max(run.rate / 3, SMALLEST_RATE))
+        elif drop > max(gain, tol * total):
+            run = run._replace(rate=max(run.rate / 2, SMALLEST_RATE))
         save(run)
     if run.done and not np.isfinite(run.highest):
         status = "diverged"
     return Result(run.best, run.highest, run.trace, status, run.rate)
 
 
+def limit(trace: Float[np.ndarray, " T"], least: float = 3.0) -> float:
+    """Where the ELBO of a run levels off, if its gain falls as in the last `BLOCK` steps.
+
+    The rest is at least `least` and at most nine times the gain of the last half block: other
+    directions are slower than the first ones, and the gain per step may still increase.
+
+    >>> limit(1 - 0.9 ** np.arange(BLOCK)) > 0.95
+    True
+    """
+    block = trace[-BLOCK:]
+    first, middle, last = block[[0, len(block) // 2, -1]]
+    earlier, later = middle - first, last - middle
+    if later <= 0:
+        return float(np.max(block))
+    ratio = later / earlier if earlier > 0 else 1.0
+    return float(last + later * np.clip(ratio / max(1 - ratio, 0.1), least, 9.0))
+
+
 def settled(result: Result, batch: Batch) -> Result:
     """The result with every q converged under its final hyperparameters."""
-    model, given, _ = result.state
+    model, given = result.state.model, result.state.responsibilities
     # From the previous responsibilities: right after a change of the hyperparameters the functions
     # fit badly, and their responsibilities would lead to another optimum.
     state, bound, _ = refine_q(model, batch, given, StepRange(1, 1 + _REST_STEPS))

@@ -105,8 +105,13 @@ class DataAssociation(eqx.Module):
         return ModelProjection(groups, self.gate.project(X))
 
     def marginals(self, projection: ModelProjection) -> ModelMarginals:
-        groups = map(jax.vmap(lambda p, j: p.marginals(j)), self.groups, projection.groups)
-        return ModelMarginals(tuple(groups), self.gate.marginals(projection.gate))
+        groups = self.process_marginals(projection)
+        return ModelMarginals(groups, self.gate.marginals(projection.gate))
+
+    def process_marginals(self, projection: ModelProjection) -> tuple[Any, ...]:
+        """The part of `marginals` that concerns the processes."""
+        marginals = jax.vmap(lambda p, j: p.marginals(j))
+        return tuple(map(marginals, self.groups, projection.groups))
 
     def log_joint(self, marginals: ModelMarginals, batch: Batch) -> PerProcess:
         """ℓ_nk + c_nk: expected log of ``p(y_n | f_k) p(a_n = k | α)``."""
@@ -124,10 +129,21 @@ class DataAssociation(eqx.Module):
     ) -> "DataAssociation":
         """One natural-gradient step of every q, given the responsibilities."""
         moved = self.process_step(projection, marginals, batch, responsibilities, rates.process)
+        return moved.gate_step(projection, marginals.gate, batch, responsibilities, rates.gate)
+
+    def gate_step(
+        self,
+        projection: ModelProjection,
+        marginals: GateMarginals,
+        batch: Batch,
+        responsibilities: PerProcess,
+        rate: Scalar | float,
+    ) -> "DataAssociation":
+        """As `natural_step`, of the gate alone."""
         gate = self.gate.natural_step(
-            projection.gate, marginals.gate, responsibilities, batch.weight, rates.gate
+            projection.gate, marginals, responsibilities, batch.weight, rate
         )
-        return DataAssociation(moved.groups, gate, self.members)
+        return self.with_gate(gate)
 
     def process_step(
         self,

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
+from dagp.core.sharding import to_host
 from dagp.core.typing import Float
 from dagp.inference.standardize import Sample, Units
 from dagp.model.association import DataAssociation
@@ -76,6 +78,16 @@ def build(problem: Problem, start: Start) -> DataAssociation:
     context = build_context(problem, start)
     processes = [prior.build(context) for prior in problem.priors]
     return DataAssociation.assemble(processes, build_gate(problem.gate, context, len(processes)))
+
+
+def with_inducing(problem: Problem, start: Start, trained: DataAssociation) -> DataAssociation:
+    """The model of a start with the hyperparameters of a model trained with fewer inducing inputs."""
+    # Inducing inputs and q alone have shapes that depend on their number.
+    return jax.tree.map(
+        lambda fresh, old: to_host(old) if np.shape(fresh) == np.shape(old) else fresh,
+        build(problem, start),
+        trained,
+    )
 
 
 def resumed(problem: Problem, previous: DataAssociation) -> DataAssociation:

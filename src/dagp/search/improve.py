@@ -4,10 +4,11 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial import KDTree
 
 from dagp.core.sharding import shard_rows, to_host
 from dagp.inference.standardize import padded
-from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate
+from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate, limit
 from dagp.model.association import Batch
 from dagp.model.gates import ConstantGate
 from dagp.search.factory import Problem, build
@@ -15,7 +16,7 @@ from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
 from dagp.search.race import Contender
 from dagp.search.trainer import Trainer
 
-PROBE_STEPS = 10
+PROBE_STEPS = 6
 """Coordinate-ascent steps on a proposal before its ELBO is compared."""
 HOPELESS = 0.2
 """A proposal this far below, per data point, after these steps is rejected."""
@@ -24,12 +25,18 @@ FEW = 500
 RETURNED, HOME = 0.3, 0.02
 """A proposal has reverted when less than this part of the points it moved, and less than this share
 of the data, are still reassigned: it would only find the current solution again."""
+ALIKE = 1.5
+"""Solutions whose assignments differ by fewer points are the same: training finds one from the
+other."""
 ATTEMPTS = 4
 """Proposals with a training run per round."""
 MOVE_STEPS = 2 * BLOCK
 """Steps for a proposal to exceed the current solution, with a check halfway."""
 GATE_PARTS = 4
 """Most parts, of as many steps, for a gate trained from the beginning to exceed the current one."""
+NEIGHBOURS, SURPRISE = 32, 2.0
+"""Points whose residuals are averaged, and standard deviations from which an excess is no chance, in
+the test of a gate."""
 GAIN = 2e-3
 """Least gain of a move, per data point: more than a few steps of training would gain."""
 PARSIMONY = 0.2
@@ -76,9 +83,11 @@ class Trial(NamedTuple):
 
     def returned(self, state: State, home: State, batch: Batch) -> bool:
         """Whether the association of `state` has reverted to that of `home`."""
-        total = float(np.sum(to_host(batch.weight)))
-        least = min(RETURNED * moved(self.proposal.responsibilities, home, batch), HOME * total)
-        return moved(to_host(state.responsibilities), home, batch) < least
+        weight = to_host(batch.weight)
+        proposed = moved(self.proposal.responsibilities, home, batch)
+        least = min(RETURNED * proposed, HOME * float(np.sum(weight)))
+        alike = ALIKE * float(np.mean(weight[weight > 0]))
+        return moved(to_host(state.responsibilities), home, batch) < max(least, alike)
 
 
 Rejected = dict[str, frozenset[int]]
@@ -115,7 +124,18 @@ def promising(
             trials.append(trial)
         else:
             rejected[proposal.name] = proposal.processes
-    return sorted(trials, key=lambda t: -t.bound)
+    return _distinct(sorted(trials, key=lambda t: -t.bound), batch, rejected)
+
+
+def _distinct(trials: list[Trial], batch: Batch, rejected: Rejected) -> list[Trial]:
+    """The trials without those that repeat an earlier one, which are added to `rejected`."""
+    found: list[Trial] = []
+    for trial in trials:
+        if any(trial.returned(trial.state, other.state, batch) for other in found):
+            rejected[trial.proposal.name] = trial.proposal.processes
+        else:
+            found.append(trial)
+    return found
 
 
 def attempt(
@@ -125,16 +145,14 @@ def attempt(
     target: float,
     stop_at_target: bool = False,
 ) -> Result:
-    """A short training run from a trial, ended early if it has reverted or is too slow to reach the
-    ELBO `target`; with `stop_at_target` slow runs continue, and it ends at the target."""
+    """A short training run from a trial, ended early if it has reverted or if its ELBO levels off
+    below the `target`; with `stop_at_target` slow runs continue, and it ends at the target."""
     result = trainer.train(trial.state, MOVE_STEPS // 2)
     if result.bound > target:
         go_on = not stop_at_target
     else:
-        # Extrapolated to twice the remaining steps, because the gain per step may still increase.
-        expected = trial.bound + 4 * (result.bound - trial.bound)
         back = trial.returned(result.state, contender.state, trainer.batch)
-        go_on = (stop_at_target or expected >= target) and not back
+        go_on = (stop_at_target or limit(result.trace) >= target) and not back
     if go_on:
         more = trainer.train(result.state, MOVE_STEPS // 2, result.rate)
         trace = np.concatenate([result.trace, more.trace])
@@ -171,7 +189,7 @@ def renew_gate(problem: Problem, contender: Contender, trainer: Trainer) -> bool
     While points are still assigned wrongly, the gate may lose inputs that it needs later: where its
     function is constant, nothing makes a length scale shorter again.
     """
-    if isinstance(contender.state.model.gate, ConstantGate):
+    if isinstance(contender.state.model.gate, ConstantGate) or not _gate_misses(problem, contender):
         return False
     model = contender.state.model.with_gate(build(problem, contender.start).gate)
     state, bound = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
@@ -187,6 +205,32 @@ def renew_gate(problem: Problem, contender: Contender, trainer: Trainer) -> bool
     if better:
         contender.adopt(renewed.result())
     return better
+
+
+def _gate_misses(problem: Problem, contender: Contender) -> bool:
+    """Whether responsibilities depend on the inputs in a way that the gate does not know.
+
+    Residuals of the gate, averaged over neighbouring points, are larger than independent ones would
+    be. Neighbours are close in all inputs, or in one of them.
+    """
+    X, weight = problem.sample.X, problem.sample.weight
+    found, gate = (
+        to_host(part)[: len(X)]
+        for part in (contender.state.responsibilities, contender.state.gate.weights)
+    )
+    residual = weight[:, None] * (found - gate)
+    spread = np.sum(residual**2)
+    near = min(NEIGHBOURS, len(X) // 4)
+    if near < 2 or spread == 0:
+        return False
+    columns = [X[:, [d]] for d in range(X.shape[1])]
+    for inputs in columns if len(columns) == 1 else [X, *columns]:
+        neighbours = KDTree(inputs).query(inputs, k=near)[1]
+        excess = near * np.sum(residual[neighbours].mean(axis=1) ** 2) / spread - 1
+        # There are as many independent averages as groups of neighbours.
+        if excess > SURPRISE * np.sqrt(2 * near / len(X)):
+            return True
+    return False
 
 
 def simplify(problem: Problem, contender: Contender, trainer: Trainer) -> None:

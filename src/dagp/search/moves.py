@@ -37,7 +37,7 @@ _MEETINGS = 12
 """Closest meetings tried per pair: functions that run side by side meet very often."""
 
 
-_REACHED = 3
+_REACHED = 2
 """Points that each function is tried on."""
 _TEMPERATURES = (1.0, 10.0, 30.0)
 _EXTEND_POINTS, _EXTEND_TRIES = 1000, 8

@@ -45,10 +45,10 @@ class Contender:
     """Why the last training run ended."""
     fate: str = "running"
     plain: tuple[State, float] | None = None
-    """State and ELBO before layers or noise GPs were added."""
+    """State and ELBO before inducing inputs, layers or noise GPs were added."""
 
     def undeepened(self) -> "Contender":
-        """As other starts are: without added layers and noise GPs."""
+        """As other starts are: without added inducing inputs, layers and noise GPs."""
         return (
             self if self.plain is None else replace(self, state=self.plain[0], bound=self.plain[1])
         )

@@ -12,12 +12,13 @@ import numpy as np
 from dagp.core.sharding import shard_rows, to_host
 from dagp.core.typing import Float
 from dagp.inference.standardize import padded
-from dagp.inference.train import Result, begin, resume, settled
+from dagp.inference.train import Result, begin, limit, resume, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.search.confidence import CONFIRMED, support
 from dagp.search.deepen import deepen
-from dagp.search.factory import Problem, Start, build
-from dagp.search.improve import improve, per_point, renew_gate, simplify
+from dagp.search.factory import Problem, Start, build, with_inducing
+from dagp.search.improve import GAIN, PROBE_STEPS, improve, per_point, renew_gate, simplify
+from dagp.search.inducing import choose_inducing
 from dagp.search.race import RACE_STEPS, Contender, race, ranked
 from dagp.search.starts import starts
 from dagp.search.trainer import StopSearchError, Trainer
@@ -29,23 +30,35 @@ REACHED = 0.99
 """Share of equally assigned data from which a finalist has reached the best solution so far."""
 ROUNDS = 3
 """Most rounds of starts."""
+RUNGS = 2
+"""Rungs of a start that was not dropped after the first."""
+PARTS = 4
+"""Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves."""
+SEARCH_INDUCING = 48
+"""Inducing inputs while associations are compared, which costs their number squared; the best one is
+trained with all of them."""
 
 
-def confirmed(
-    best: Contender,
-    contenders: list[Contender],
-    finalists: list[Contender],
-    trainer: Trainer,
-    weight: Float[np.ndarray, " N"],
-) -> bool:
+def level_off(problem: Problem, contender: Contender, trainer: Trainer, least: float) -> None:
+    """Train until the ELBO rises little, or would level off below `least`."""
+    for _ in range(PARTS):
+        trace = contender.advance(trainer, RACE_STEPS).trace
+        behind = limit(trace, 9.0) < least
+        if behind or limit(trace) - contender.bound < GAIN * per_point(problem):
+            return
+
+
+def confirmed(problem: Problem, contenders: list[Contender], trainer: Trainer) -> bool:
     """Whether another start has reached the best solution, now or after some more training."""
+    weight = problem.sample.weight
+    best = max(contenders, key=lambda c: c.bound)
     if support(best, contenders, weight) >= CONFIRMED:
         return True
-    for other in finalists:
-        if other is not best and not other.moves:
-            other.advance(trainer, RACE_STEPS)
-            if support(best, [other], weight) >= CONFIRMED:
-                return True
+    others = [c for c in contenders if len(c.rungs) == RUNGS and c is not best]
+    for other in sorted(others, key=lambda c: -c.bound):
+        level_off(problem, other, trainer, best.bound - BEHIND * per_point(problem))
+        if support(best, [other], weight) >= CONFIRMED:
+            return True
     return False
 
 
@@ -58,7 +71,6 @@ def explore(
     contenders: list[Contender],
 ) -> None:
     """Add contenders in rounds of `n_init` starts, until the best solution has been found twice."""
-    weight = problem.sample.weight
     for _ in range(rounds):
         fresh = []
         for start in starts(problem, n_init, rng):
@@ -66,16 +78,16 @@ def explore(
             state, _ = begin(build(problem, start), trainer.batch, given, 0)
             fresh.append(Contender(start, state))
         contenders += fresh
-        finalists = race(fresh, trainer)
-        for contender in finalists:
+        for contender in race(fresh, trainer):
             best = max(contenders, key=lambda c: c.bound)
-            behind = contender.bound < best.bound - BEHIND * per_point(problem)
-            if not behind and support(contender, [best], weight) < REACHED:
-                contender.advance(trainer, RACE_STEPS)
+            least = best.bound - BEHIND * per_point(problem)
+            if len(contender.rungs) <= RUNGS:
+                level_off(problem, contender, trainer, least)
+            differs = support(contender, [best], problem.sample.weight) < REACHED
+            if contender.bound >= least and differs:
                 improve(problem, contender, trainer)
-        best = max(contenders, key=lambda c: c.bound)
-        if n_init == 1 or confirmed(best, contenders, finalists, trainer, weight):
-            return
+            if n_init == 1 or confirmed(problem, contenders, trainer):
+                return
 
 
 def close_rivals(problem: Problem, best: Contender, contenders: list[Contender]) -> list[Contender]:
@@ -109,15 +121,18 @@ def search(
     true, the search ends with the best solution so far.
     """
     contenders = [] if previous is None else [warm(previous, trainer.batch)]
+    fewer = fewer_inducing(problem, rng)
     try:
         if previous is None:
             # Superfluous processes divide the data in ways that no two starts share.
             rounds = 1 if spare else ROUNDS
-            explore(problem, trainer, n_init, rounds, rng, contenders)
+            explore(fewer, trainer, n_init, rounds, rng, contenders)
         best = max(contenders, key=lambda c: c.bound)
         rivals = close_rivals(problem, best, contenders)
         if on_all_rows is not None and rivals:
             best = max([best, *rivals], key=lambda c: on_all_rows(c.state.model))
+        if previous is None and fewer is not problem:
+            use_all_inducing(problem, best, trainer)
         # A model with a process to spare is trained to convergence without it.
         steps = RACE_STEPS if spare and not _all_in_use(problem, best) else max_iter
         result = best.advance(trainer, steps, trainer.callback)
@@ -133,6 +148,22 @@ def search(
         result = best.result()._replace(status="stopped")
     best.fate = "kept"
     return settled(result, trainer.batch), ranked(contenders)
+
+
+def fewer_inducing(problem: Problem, rng: np.random.Generator) -> Problem:
+    """The problem with at most `SEARCH_INDUCING` inducing inputs."""
+    if len(problem.inducing) <= SEARCH_INDUCING:
+        return problem
+    return problem._replace(inducing=choose_inducing(problem.sample.X, SEARCH_INDUCING, rng))
+
+
+def use_all_inducing(problem: Problem, contender: Contender, trainer: Trainer) -> None:
+    """Continue from a solution that was found with fewer inducing inputs."""
+    model = with_inducing(problem, contender.start, contender.state.model)
+    state, bound = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
+    if np.isfinite(float(bound.value)):
+        contender.plain = contender.state, contender.bound
+        contender.state, contender.bound = state, float(bound.value)
 
 
 def _all_in_use(problem: Problem, contender: Contender) -> bool:
