@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.gc import gc_paused
+from dagp.core.programs import program
 from dagp.core.sharding import round_up_rows, shard_rows, to_host
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Int, PerProcess, Scalar
@@ -128,7 +129,7 @@ def _step(state: State, batch: Batch, sizes: StepSizes) -> tuple[State, Scalar]:
     return State(eqx.combine(moving, rest), found, opt_state), -value
 
 
-@jax.jit
+@program
 @gc_paused()
 def minibatch_steps(
     state: State, batches: Batch, sizes: StepSizes
@@ -202,13 +203,13 @@ class Statistics(NamedTuple):
     """Data term of the ELBO."""
 
 
-@jax.jit
+@program
 def _zero_statistics(model: DataAssociation) -> Statistics:
     likelihood = jax.tree.map(jnp.zeros_like, _likelihood_terms(model))
     return Statistics(likelihood, jnp.zeros(model.n_processes), jnp.zeros(()))
 
 
-@jax.jit
+@program
 @gc_paused()
 def _accumulate(
     model: DataAssociation, statistics: Statistics, chunks: Batch
@@ -223,7 +224,7 @@ def _accumulate(
     return jax.lax.scan(one, statistics, chunks)
 
 
-@jax.jit
+@program
 def _apply_statistics(
     model: DataAssociation, statistics: Statistics, rates: NaturalRates
 ) -> tuple[DataAssociation, Scalar]:
@@ -274,7 +275,7 @@ def in_chunks(sample: Sample, processes: int) -> Iterator[Batch]:
         yield Batch(*(c.reshape(together, size, *c.shape[1:]) for c in batch))
 
 
-@jax.jit
+@program
 @gc_paused()
 def streaming_update(
     model: DataAssociation, opt_state: Any, batch: Batch, seen: Scalar, learning: Scalar

@@ -9,6 +9,7 @@ import numpy as np
 
 from dagp.core.linalg import cholesky
 from dagp.core.precision import numerics
+from dagp.core.programs import program
 from dagp.core.random import as_random_state
 from dagp.core.typing import Array, Float, Inputs, RandomState, Table
 from dagp.model.kernel import Kernel
@@ -140,7 +141,7 @@ def _nearest_root(covariance: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N 
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-@jax.jit
+@program
 def _mean_and_factors(
     latent: SparseGP, X: Inputs
 ) -> tuple[Float[Array, "N P"], Float[Array, "P N N"], Float[Array, "P N N"]]:
@@ -149,7 +150,7 @@ def _mean_and_factors(
     return mean, covariance, jax.vmap(cholesky)(covariance)
 
 
-@jax.jit
+@program
 def _noise_variance(process: Process) -> Float[Array, " P"]:
     # Compiled as one program instead of one per operation.
     return process.noise_variance()
