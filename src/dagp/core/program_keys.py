@@ -26,19 +26,28 @@ _PROCESSOR = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU ", "
 _VARIABLES = ("XLA_", "TF_XLA_", "NPROC", "PJRT_NPROC", "LIBTPU_")
 """How environment variables begin that the compiler reads."""
 
+_WITHOUT_EFFECT = (
+    "jax_compilation_cache",
+    "jax_debug_log",
+    "jax_enable_compilation_cache",
+    "jax_log",
+    "jax_persistent_cache",
+    "jax_traceback",
+)
+"""How settings of JAX begin that do not change a program."""
+
 
 class UnknownCodeError(Exception):
     """A program depends on code or values that its name would not cover."""
 
 
-def program_key(name: str, tree: Any, types: tuple[Any, ...], settings: Any) -> str:
+def program_key(name: str, tree: Any, types: Any, settings: Any) -> str:
     """Hash of a program, the tree and types of its arguments, and all that it is compiled with.
 
     Raises UnknownCodeError where code from outside of the trusted packages takes part.
     """
-    leaves = [(t.shape, t.dtype, t.weak_type, str(t.memory_space)) for t in types]
-    flags = sorted(jax.config.values.items())
-    parts = (_installation(), name, describe_tree(tree), describe((leaves, settings, flags)))
+    flags = [f for f in sorted(jax.config.values.items()) if not f[0].startswith(_WITHOUT_EFFECT)]
+    parts = (_installation(), name, describe_tree(tree), describe((types, settings, flags)))
     return _hash("\n".join(parts).encode())
 
 

@@ -72,7 +72,9 @@ class Program:
         """What to call for arguments of this structure and these types."""
         if not (all(map(_is_local, leaves)) and _is_plain_setting()):
             return self._inside
-        types = tuple(map(jax.typeof, leaves))
+        # NumPy and JAX arrays of one type need one program.
+        known = map(jax.typeof, leaves)
+        types = tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in known)
         key = (tree, _context(), types)
         if key not in self._compiled:
             self._compiled[key] = self._kept(tree, types, args, kwargs) or self._alone
