@@ -41,13 +41,18 @@ class UnknownCodeError(Exception):
     """A program depends on code or values that its name would not cover."""
 
 
-def program_key(name: str, tree: Any, types: Any, settings: Any) -> str:
+def program_key(program: Any, tree: Any, types: Any, settings: Any) -> str:
     """Hash of a program, the tree and types of its arguments, and all that it is compiled with.
 
     Raises UnknownCodeError where code from outside of the trusted packages takes part.
     """
     flags = [f for f in sorted(jax.config.values.items()) if not f[0].startswith(_WITHOUT_EFFECT)]
-    parts = (_installation(), name, describe_tree(tree), describe((types, settings, flags)))
+    parts = (
+        _installation(),
+        _global_name(program),
+        describe_tree(tree),
+        describe((types, settings, flags)),
+    )
     return _hash("\n".join(parts).encode())
 
 
@@ -78,7 +83,8 @@ def describe(value: Any) -> str:
         return f"{_global_name(kind)}.{value.name}"
     if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return _global_name(value)
-    if kind.__base__ is object and not hasattr(kind, "__slots__") and vars(value) == {}:
+    plain = kind.__base__ is object and not hasattr(kind, "__slots__")
+    if plain and getattr(value, "__dict__", None) == {}:
         return f"{_global_name(kind)}()"
     raise UnknownCodeError(kind.__qualname__)
 

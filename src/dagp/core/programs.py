@@ -6,6 +6,7 @@ runs either way, so results do not depend on what is on disk.
 """
 
 import functools
+import importlib
 import io
 import os
 import pickle
@@ -84,9 +85,8 @@ class Program:
         """The program from disk, or compiled and kept there; None if it may not be kept."""
         if not _tried() or cache_folder() is None:
             return None
-        name = f"{self.__module__}.{self.__qualname__}"
         try:
-            key = program_key(name, tree, types, (_context(), _OPTIONS))
+            key = program_key(self, tree, types, (_context(), _OPTIONS))
         except (UnknownCodeError, AttributeError, OSError):
             return None
         found = _load(key, tree)
@@ -99,9 +99,10 @@ class Program:
 def program(function: Callable[..., Any]) -> Any:
     """As ``jax.jit``, for the library's own functions: keeps the compiled program on disk.
 
-    The function must depend on nothing but its arguments and the sources of this library. Its
-    arguments and results are trees of arrays; where their static parts hold classes or functions
-    from elsewhere, such as a user's kernel, the program is compiled in every process.
+    The function stands at the top of a module of this library and depends on nothing but its
+    arguments and the sources of the library. Arguments and results are trees of arrays; where their
+    static parts hold classes or functions from elsewhere, such as a user's kernel, the program is
+    compiled in every process.
     """
     return Program(function)
 
@@ -195,10 +196,10 @@ def _save(key: str, compiled: Any) -> None:
 
 def _find_class(module: str, name: str) -> Any:
     """A class that a file names, or one of the functions by which JAX restores its own."""
-    found = getattr(__import__(module, fromlist=["_"]), name)
-    own = module.split(".")[0] in _PACKAGES
-    if own and (isinstance(found, type) or name.lstrip("_").startswith("unpickle")):
-        return found
+    if module.split(".")[0] in _PACKAGES:
+        found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+        if isinstance(found, type) or name.lstrip("_").startswith("unpickle"):
+            return found
     raise pickle.UnpicklingError(f"{module}.{name}")
 
 
