@@ -34,7 +34,7 @@ class Program:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
-        self._inside = jax.jit(function)
+        self._inside: Any = jax.jit(function)
         """Inside of other transformations, where options of the compiler are not allowed."""
         self._chosen: dict[Any, Callable[..., Any]] = {}
         self._compiled: dict[Any, Callable[..., Any]] = {}
@@ -109,13 +109,9 @@ def program(function: Callable[..., Any]) -> Any:
 
 def _context() -> tuple[Any, ...]:
     """Settings of JAX that tracing depends on."""
-    flags = jax.config
-    return (
-        _trace_context(),
-        flags.jax_disable_jit,
-        flags.jax_debug_nans,
-        flags.jax_debug_infs,
-    )
+    flags: Any = jax.config
+    unusual = flags.jax_disable_jit, flags.jax_debug_nans, flags.jax_debug_infs
+    return _trace_context(), *unusual
 
 
 def _trace_context() -> Any:
@@ -244,7 +240,7 @@ def _without_messages() -> Iterator[None]:
     from jaxlib.utils import absl_set_min_log_level
 
     levels = {"DEBUG": 0, "INFO": 0, "WARNING": 1, "WARN": 1, "ERROR": 2}
-    named = levels.get(str(jax.config.jax_logging_level))
+    named = levels.get(str(jax.config.values.get("jax_logging_level")))
     before = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1")
     absl_set_min_log_level(3)
     try:
