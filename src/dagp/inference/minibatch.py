@@ -394,5 +394,6 @@ def noise_levels(model: DataAssociation) -> Any:
 
 
 def init_opt_state(model: DataAssociation, mask: Any) -> Any:
-    """Initial optimiser state of Adam."""
-    return ADAM.init(eqx.filter(model, mask))
+    """Initial optimiser state of Adam, on the host."""
+    shapes = jax.eval_shape(ADAM.init, eqx.filter(model, mask))
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.linalg import cholesky
@@ -153,6 +154,9 @@ def _mean_and_factors(
 @program
 def _noise_variance(process: Process) -> Float[Array, " P"]:
     # Compiled as one program instead of one per operation.
+    if process.function is None:
+        # Clutter has no latent function: all of its variance is noise.
+        return process.marginals(process.project(jnp.zeros((1, 1)))).variance[0]
     return process.noise_variance()
 
 
@@ -161,9 +165,6 @@ def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, share: float
     with numerics(posterior.dtype):
         process = posterior.model.process(k)
         variance = np.asarray(_noise_variance(process), np.float64)
-        if process.function is None:
-            # Clutter has no latent function: all of its variance is noise.
-            variance = np.asarray(process.marginals(process.project(np.zeros((1, 1)))).variance[0])
     kernel = None if process.function is None else process.function.layers[-1].kernel
     return FittedProcess(
         k,
