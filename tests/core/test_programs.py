@@ -198,7 +198,7 @@ def test_a_file_that_is_not_right_is_replaced(home, harm):
     assert file.read_bytes() != before
     forget()
     np.testing.assert_array_equal(stacked((NUMBERS,)), wanted)
-    assert programs._load(file.name, jax.tree.structure((((NUMBERS,),), {}))) is not None
+    assert programs._load(file.name, 1) is not None
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])

@@ -35,21 +35,22 @@ class Program:
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self._inside: Any = jax.jit(function)
-        """Inside of other transformations, where options of the compiler are not allowed."""
-        self._chosen: dict[Any, Callable[..., Any]] = {}
+        """Inside of other transformations, and everywhere but on one CPU device."""
+        self._chosen: dict[Any, Callable[..., Any] | None] = {}
         self._compiled: dict[Any, Callable[..., Any]] = {}
+        """Programs of the leaves of the arguments: these are taken apart once, to find one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree.flatten((args, kwargs))
         try:
             key = (tree, _context(), *map(_signature, leaves))
-            chosen = self._chosen.get(key)
+            if key not in self._chosen:
+                self._chosen[key] = self._choose(leaves, tree)
+            chosen = self._chosen[key]
         except (AttributeError, TypeError):
             # Not the arguments of a program: JAX says why.
-            return self._inside(*args, **kwargs)
-        if chosen is None:
-            chosen = self._chosen[key] = self._choose(leaves, tree, args, kwargs)
-        return chosen(*args, **kwargs)
+            chosen = None
+        return self._inside(*args, **kwargs) if chosen is None else chosen(*leaves)
 
     def __getattr__(self, name: str) -> Any:
         # `lower`, `trace`, `eval_shape`: as of ``jax.jit``.
@@ -64,34 +65,38 @@ class Program:
         """Number of programs, as the method of this name of ``jax.jit``."""
         return len(self._compiled) + self._inside._cache_size()
 
-    @functools.cached_property
-    def _alone(self) -> Any:
-        """The program on one CPU device, outside of other transformations."""
-        return jax.jit(self.__wrapped__, compiler_options=_OPTIONS) if _tried() else self._inside
-
-    def _choose(self, leaves: list[Any], tree: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
-        """What to call for arguments of this structure and these types."""
-        if not (all(map(_is_local, leaves)) and _is_plain_setting()):
-            return self._inside
+    def _choose(self, leaves: list[Any], tree: Any) -> Callable[..., Any] | None:
+        """The program for arguments of this structure and these types; None for plain ``jit``."""
+        if not (_tried() and all(map(_is_local, leaves)) and _is_plain_setting()):
+            return None
         # NumPy and JAX arrays of one type need one program.
         known = map(jax.typeof, leaves)
         types = tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in known)
         key = (tree, _context(), types)
         if key not in self._compiled:
-            self._compiled[key] = self._kept(tree, types, args, kwargs) or self._alone
+            self._compiled[key] = self._prepare(leaves, tree, types)
         return self._compiled[key]
 
-    def _kept(self, tree: Any, types: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
-        """The program from disk, or compiled and kept there; None if it may not be kept."""
-        if not _tried() or cache_folder() is None:
-            return None
+    def _prepare(self, leaves: list[Any], tree: Any, types: Any) -> Callable[..., Any]:
+        """The program from disk, or compiled and written there if it may be kept."""
+
+        @functools.wraps(self.__wrapped__)
+        def of_leaves(*leaves: Any) -> Any:
+            args, kwargs = jax.tree.unflatten(tree, leaves)
+            return self.__wrapped__(*args, **kwargs)
+
+        # Without the signature of the function: its arguments are others.
+        del of_leaves.__wrapped__
+        jitted = jax.jit(of_leaves, compiler_options=_OPTIONS)
+        if cache_folder() is None:
+            return jitted
         try:
             key = program_key(self, tree, types, (_context(), _OPTIONS))
         except (UnknownCodeError, AttributeError, OSError):
-            return None
-        found = _load(key, tree)
+            return jitted
+        found = _load(key, len(leaves))
         if found is None:
-            found = self._alone.lower(*args, **kwargs).compile()
+            found = jitted.lower(*leaves).compile()
             _save(key, found)
         return found
 
@@ -156,15 +161,16 @@ def _is_local(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and not getattr(leaf, "committed", True)
 
 
-def _load(key: str, tree: Any) -> Callable[..., Any] | None:
-    """The program of a file, for arguments of this structure; None if there is none."""
+def _load(key: str, count: int) -> Callable[..., Any] | None:
+    """The program of a file, of this number of arrays; None if there is none."""
     content = read(key)
     if content is None:
         return None
     try:
         start = 8 + int.from_bytes(content[:8], "little")
         returned = jax.tree.structure(_Reader(io.BytesIO(content[8:start])).load())
-        return _executable(content[start:], tree, returned)
+        given = jax.tree.structure((tuple(range(count)), {}))
+        return _executable(content[start:], given, returned)
     except Exception:
         # Whatever is wrong with it: the program can be compiled.
         remove(key)
@@ -206,7 +212,7 @@ class _Reader(pickle.Unpickler):
         return _find_class(module_name, global_name)
 
 
-def _executable(content: bytes, tree: Any, returned: Any) -> Callable[..., Any]:
+def _executable(content: bytes, given: Any, returned: Any) -> Callable[..., Any]:
     """As JAX's `deserialize_and_load`, restricted to classes that are expected there."""
     from jax.experimental.serialize_executable import _JaxPjrtUnpickler
 
@@ -219,7 +225,7 @@ def _executable(content: bytes, tree: Any, returned: Any) -> Callable[..., Any]:
     with _without_messages():
         unloaded, info, no_kwargs = Reader(io.BytesIO(content), client).load()
         executable = unloaded.load()
-    return jax.stages.Compiled(executable, [], tree.unflatten(info), returned, no_kwargs=no_kwargs)
+    return jax.stages.Compiled(executable, [], given.unflatten(info), returned, no_kwargs=no_kwargs)
 
 
 @functools.cache
