@@ -6,6 +6,8 @@ import os
 import stat
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 import dagp
-from dagp.core import program_files, programs
+from dagp.core import program_files, program_keys, programs
 from dagp.core.precision import numerics
 from dagp.core.program_files import cache_folder, clear_cache, read, write
 from dagp.core.program_keys import UnknownCodeError, describe, describe_tree
@@ -138,6 +140,16 @@ def test_a_program_with_code_of_a_user_is_not_kept(home):
         assert files(home) == []
     stacked((SquaredExponential(), SquaredExponential()))
     assert len(files(home)) == 1
+
+
+def test_sources_that_have_changed_meanwhile_are_not_trusted(home, monkeypatch):
+    age = time.time() - program_keys._STARTED
+    assert 0 < age < 24 * 3600
+    program_keys._installation.cache_clear()
+    newest = max(path.stat().st_mtime for path in Path(dagp.__file__).parent.rglob("*.py"))
+    monkeypatch.setattr(program_keys, "_STARTED", newest - 1)
+    stacked((NUMBERS,))
+    assert files(home) == []
 
 
 @pytest.mark.parametrize("value", [lambda x: x, Mine, Mine(), NUMBERS, object(), slice(1)])

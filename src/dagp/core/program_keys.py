@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 import sys
+import time
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -35,6 +36,21 @@ _WITHOUT_EFFECT = (
     "jax_traceback",
 )
 """How settings of JAX begin that do not change a program."""
+
+
+def _process_start() -> float:
+    """Time at which this process began; 0 if unknown."""
+    try:
+        # After the name of the program, which is in parentheses, the 20th entry: clock ticks.
+        ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+        return time.time() - age
+    except (AttributeError, OSError, ValueError, IndexError):
+        return 0.0
+
+
+_STARTED = _process_start()
+"""Sources that are newer may not be the ones that this process has imported."""
 
 
 class UnknownCodeError(Exception):
@@ -112,6 +128,8 @@ def _installation() -> str:
     sources = hashlib.blake2b()
     for path in sorted(package.rglob("*.py")):
         text = path.read_bytes()
+        if path.stat().st_mtime > _STARTED:
+            raise UnknownCodeError(str(path))
         sources.update(f"{path.relative_to(package)} {len(text)}\n".encode() + text)
     client = jax.devices()[0].client
     parts = (
