@@ -51,6 +51,7 @@ print(json.dumps({
 def asked(source: Path) -> dict[str, float]:
     """Measurements of a fresh process with this version, without a compilation cache."""
     kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    kept["DAGP_CACHE"] = "off"
     found = subprocess.run(
         [sys.executable, "-c", _CHILD],
         env=kept | {"PYTHONPATH": str(source.resolve())},

@@ -58,6 +58,9 @@ jaxtyping.install_import_hook(
 
 from dagp.core import precision  # noqa: E402
 
+# No programs of earlier runs or of the user, except in the tests of them.
+os.environ["DAGP_CACHE"] = "off"
+
 # Where tests run again and again, as for `mutants.py`, compiled programs are kept. In a single run
 # the workers have little in common, and to hash and write every program takes longer than it saves.
 if "DAGP_TEST_CACHE" in os.environ:

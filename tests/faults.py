@@ -31,9 +31,6 @@ from dagp.files import modelfile
 
 PARENT = """
     import json, os, resource, signal, sys, warnings
-    from dagp.cli.cache import keep_compiled
-
-    keep_compiled()
     import jax
     from dagp import DAGP
     from dagp.cli import app, fit

@@ -10,6 +10,7 @@ from dagp.core.version import __version__
 if TYPE_CHECKING:
     from dagp import datasets, kernels, means, plot
     from dagp.core.errors import FitError, SearchWarning, StorageError
+    from dagp.core.program_files import clear_cache
     from dagp.estimator import DAGP
     from dagp.inference.concrete import Concrete
     from dagp.model.clutter import Noise, Uniform
@@ -33,6 +34,7 @@ __all__ = [
     "StorageError",
     "Uniform",
     "__version__",
+    "clear_cache",
     "datasets",
     "fixed",
     "kernels",
@@ -48,6 +50,7 @@ _HOMES = {
     "Concrete": "inference.concrete",
     "DeepGP": "model.deep",
     "Mixture": "predict.mixture",
+    "clear_cache": "core.program_files",
     **dict.fromkeys(("FitError", "SearchWarning", "StorageError"), "core.errors"),
     **dict.fromkeys(("Noise", "Uniform"), "model.clutter"),
     **dict.fromkeys(("Gamma", "HalfCauchy", "LogNormal", "fixed", "parameter"), "model.parameters"),

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from dagp import DAGP, __version__, datasets
 from dagp.cli.app import COMMANDS, app
-from dagp.cli.cache import cache_folder
 from dagp.cli.demo import demo
 from dagp.cli.progress import Pace, fit_with_progress
 from dagp.inference.train import Progress
@@ -104,14 +103,3 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
         monkeypatch.setattr("dagp.cli.progress.LOG_INTERVAL", 1e9)
         fit_with_progress(DAGP(1, **quick), data.X, data.y)
     assert not capsys.readouterr().err
-
-
-def test_compiled_programs_stay_where_they_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.delenv("DAGP_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    place = cache_folder()
-    assert place is not None
-    assert place.parent == tmp_path / "dagp"
-    monkeypatch.setenv("DAGP_CACHE", "off")
-    assert cache_folder() is None

@@ -11,20 +11,16 @@ from dagp.bench.timing import Summary, repeated, summary
 
 FIRST_SEED = 100
 """Smaller seeds are reserved for tuning."""
-_CHILD = (
-    "from dagp.cli.cache import keep_compiled; keep_compiled(); "
-    "from dagp.bench.child import main; main()"
-)
-"""Runs a job with the compilation cache of the command line."""
+_CHILD = "from dagp.bench.child import main; main()"
 
 
 def cache_home() -> TemporaryDirectory[str]:
-    """A temporary folder for the compilation cache."""
+    """A temporary folder for compiled programs."""
     return TemporaryDirectory(prefix="dagp-bench-")
 
 
 def run_job(home: str, **job: Any) -> dict[str, Any]:
-    """Result of a job in a fresh process, with its compilation cache in `home`."""
+    """Result of a job in a fresh process, with its compiled programs in `home`."""
     # Cache settings of this process must not affect the measured ones.
     private = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE", "DAGP_CACHE")
     environment = {name: value for name, value in os.environ.items() if name not in private}

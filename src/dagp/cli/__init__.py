@@ -3,7 +3,6 @@
 import os
 
 from dagp.cli.app import app
-from dagp.cli.cache import keep_compiled
 
 __all__ = ["app", "main"]
 
@@ -12,5 +11,4 @@ def main() -> None:
     """Entry point of the `dagp` command."""
     # Figures are written to files: no display is needed, whatever backend the caller has set.
     os.environ["MPLBACKEND"] = "agg"
-    keep_compiled()
     app()

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.gc import gc_paused
+from dagp.core.programs import program
 from dagp.core.sharding import round_up_rows, shard_rows, to_host
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Int, PerProcess, Scalar
@@ -129,7 +130,7 @@ def _step(state: State, batch: Batch, sizes: StepSizes) -> tuple[State, Scalar]:
     return State(eqx.combine(moving, rest), found, opt_state), -value
 
 
-@jax.jit
+@program
 @gc_paused()
 def minibatch_steps(
     state: State, batches: Batch, sizes: StepSizes
@@ -203,13 +204,13 @@ class Statistics(NamedTuple):
     """Data term of the ELBO."""
 
 
-@jax.jit
+@program
 def _zero_statistics(model: DataAssociation) -> Statistics:
     likelihood = jax.tree.map(jnp.zeros_like, _likelihood_terms(model))
     return Statistics(likelihood, jnp.zeros(model.n_processes), jnp.zeros(()))
 
 
-@jax.jit
+@program
 @gc_paused()
 def _accumulate(
     model: DataAssociation, statistics: Statistics, chunks: Batch
@@ -224,7 +225,7 @@ def _accumulate(
     return jax.lax.scan(one, statistics, chunks)
 
 
-@jax.jit
+@program
 def _apply_statistics(
     model: DataAssociation, statistics: Statistics, rates: NaturalRates
 ) -> tuple[DataAssociation, Scalar]:
@@ -275,7 +276,7 @@ def in_chunks(sample: Sample, processes: int) -> Iterator[Batch]:
         yield Batch(*(c.reshape(together, size, *c.shape[1:]) for c in batch))
 
 
-@jax.jit
+@program
 @gc_paused()
 def streaming_update(
     model: DataAssociation, opt_state: Any, batch: Batch, seen: Scalar, learning: Scalar
@@ -394,5 +395,6 @@ def noise_levels(model: DataAssociation) -> Any:
 
 
 def init_opt_state(model: DataAssociation, mask: Any) -> Any:
-    """Initial optimiser state of Adam."""
-    return ADAM.init(eqx.filter(model, mask))
+    """Initial optimiser state of Adam, on the host."""
+    shapes = jax.eval_shape(ADAM.init, eqx.filter(model, mask))
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.gc import gc_paused
+from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.typing import Array, Float, Int
 from dagp.inference.elbo import ELBO
@@ -47,20 +48,20 @@ class Slot(NamedTuple):
     place: int
 
 
-@jax.jit
+@program
 @gc_paused()
 def run_blocks(states: State, batch: Batch, rates: Float[Array, " R"]) -> tuple[State, ELBO]:
     """A block of steps of every run, from stacked states, each at its own rate."""
     return jax.vmap(run_block, in_axes=(0, None, 0))(states, batch, rates)
 
 
-@jax.jit
+@program
 def stacked(states: tuple[State, ...]) -> State:
     """Several states as one."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
 
-@jax.jit
+@program
 def _chosen(sources: tuple[State, ...], index: Int[Array, " *R"]) -> State:
     """Runs selected by index from concatenated stacks; a single run for a scalar index."""
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[index], *sources)

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 
 from dagp.core.gc import gc_paused
+from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Int, PerProcess, Scalar
@@ -160,7 +161,7 @@ class StepRange(NamedTuple):
     end: int | Int[Array, ""]
 
 
-@jax.jit
+@program
 @gc_paused()
 def refine_q(
     model: DataAssociation, batch: Batch, given: PerProcess, steps: StepRange
@@ -265,7 +266,7 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO
     return State(eqx.combine(moving, rest), found, opt_state, gate), bound
 
 
-@jax.jit
+@program
 @gc_paused()
 def run_block(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO]:
     """`BLOCK` steps, and the ELBO of each (with the hyperparameters the step started from)."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from dagp.core.gc import gc_paused
 from dagp.core.precision import numerics
+from dagp.core.programs import program
 from dagp.core.tags import storable
 from dagp.core.typing import Float, Inputs, Int, PerProcess
 from dagp.inference.elbo import responsibilities
@@ -26,7 +27,7 @@ CHUNK = 1024
 Rows = Float[np.ndarray, "N D"]
 
 
-@jax.jit
+@program
 @gc_paused()
 def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, tuple[Components, ...]]:
     model = eqx.tree_at(lambda m: m.gate, model, model.gate.refined())
@@ -35,7 +36,7 @@ def _predictive(model: DataAssociation, X: Inputs) -> tuple[PerProcess, tuple[Co
     return marginals.gate.weights, tuple(parts)
 
 
-@jax.jit
+@program
 @gc_paused()
 def _responsibilities(model: DataAssociation, batch: Batch) -> PerProcess:
     return responsibilities(model.log_joint(model.marginals(model.project(batch.X)), batch))

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.linalg import cholesky
 from dagp.core.precision import numerics
+from dagp.core.programs import program
 from dagp.core.random import as_random_state
 from dagp.core.typing import Array, Float, Inputs, RandomState, Table
 from dagp.model.kernel import Kernel
@@ -140,7 +142,7 @@ def _nearest_root(covariance: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N 
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-@jax.jit
+@program
 def _mean_and_factors(
     latent: SparseGP, X: Inputs
 ) -> tuple[Float[Array, "N P"], Float[Array, "P N N"], Float[Array, "P N N"]]:
@@ -149,9 +151,12 @@ def _mean_and_factors(
     return mean, covariance, jax.vmap(cholesky)(covariance)
 
 
-@jax.jit
+@program
 def _noise_variance(process: Process) -> Float[Array, " P"]:
     # Compiled as one program instead of one per operation.
+    if process.function is None:
+        # Clutter has no latent function: all of its variance is noise.
+        return process.marginals(process.project(jnp.zeros((1, 1)))).variance[0]
     return process.noise_variance()
 
 
@@ -160,9 +165,6 @@ def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, share: float
     with numerics(posterior.dtype):
         process = posterior.model.process(k)
         variance = np.asarray(_noise_variance(process), np.float64)
-        if process.function is None:
-            # Clutter has no latent function: all of its variance is noise.
-            variance = np.asarray(process.marginals(process.project(np.zeros((1, 1)))).variance[0])
     kernel = None if process.function is None else process.function.layers[-1].kernel
     return FittedProcess(
         k,

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from dagp.core.errors import FitError
+from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.typing import Float, PerPoint, Scalar
 from dagp.inference.train import Evaluation, Result, evaluate
@@ -38,7 +39,7 @@ def other_solutions(ranking: list[Contender], weight: Float[np.ndarray, " N"]) -
     return [ranking[index] for index in others]
 
 
-@jax.jit
+@program
 def _correction(gate: Gate, evaluation: Evaluation, weight: PerPoint) -> Scalar:
     """Change of the ELBO by finer quadrature of the gate."""
     finer = gate.refined_log_weights(evaluation.gate)

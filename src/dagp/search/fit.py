@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.errors import FitError
@@ -268,7 +267,7 @@ def update_stream(stream: Stream, sample: Sample, batch_size: int | None) -> tup
         part = Sample(*(column[first : first + size] for column in sample))
         rate = FIRST_LEARNING_RATE * (1 + steps / STREAM_PATIENCE) ** -DECAY
         state, bound = streaming_update(
-            model, opt_state, to_batch(part, K), jnp.asarray(seen), jnp.asarray(rate)
+            model, opt_state, to_batch(part, K), np.asarray(seen), np.asarray(rate)
         )
         _check_absorbed(state)
         model, opt_state = state.model, state.opt_state

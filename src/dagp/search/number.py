@@ -8,6 +8,7 @@ ELBO allows.
 
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 from scipy.special import softmax
 
@@ -142,7 +143,8 @@ def _restricted(
     given: Float[np.ndarray, "N K"],
 ) -> Smaller:
     """The solution with some of the processes, after some steps from given responsibilities."""
-    model, ks = result.state.model, np.flatnonzero(kept)
+    # On the host: on a device, taking the processes apart compiles a program for every shape.
+    model, ks = jax.tree.map(to_host, result.state.model), np.flatnonzero(kept)
     smaller = problem._replace(priors=tuple(problem.priors[k] for k in ks))
     batch = to_device_batch(smaller.sample, len(ks))
     left = given[:, ks] + 1e-12
