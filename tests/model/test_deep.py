@@ -24,7 +24,7 @@ from dagp.model.association import DataAssociation, NaturalRates
 from dagp.model.deep_stack import DeepStack, normal_points
 from dagp.model.process import over_samples, per_sample
 from dagp.model.sparse_gp import Marginals
-from dagp.model.variational import MeanFactorGaussian
+from dagp.model.variational import DiagonalGaussian, MeanFactorGaussian
 
 INDUCING = np.linspace(0, 3, 7)[:, None]
 X, Y = curve(0, n=15)
@@ -38,19 +38,23 @@ def deep_process(layers=2, seed=0, inducing=INDUCING, **settings):
     rng = np.random.default_rng(seed)
 
     def bent(layer):
-        mean = 0.5 * rng.standard_normal(layer.q.mean.raw.shape)
-        factor = np.tril(0.3 * rng.standard_normal(layer.q.factor.raw.shape))
+        shape = layer.q.mean.raw.shape
+        mean = 0.5 * rng.standard_normal(shape)
+        # As in files of version 0.2 and before, where values of inner layers were correlated.
+        factor = np.tril(0.3 * rng.standard_normal((*shape, shape[-1])))
         return eqx.tree_at(lambda gp: gp.q, layer, MeanFactorGaussian.of(mean, factor))
 
     inner = tuple(bent(layer) for layer in process.latent.inner)
     return eqx.tree_at(lambda p: p.latent.inner, process, inner)
 
 
-def test_points_have_the_moments_of_a_standard_normal():
-    points = normal_points(3, 20)
-    assert len(points) >= 20
+@pytest.mark.parametrize(("dimensions", "count", "least"), [(3, 20, 20), (5, 6, 6), (5, 2, 6)])
+def test_points_have_the_moments_of_a_standard_normal(dimensions, count, least):
+    points = normal_points(dimensions, count)
+    assert len(points) == least
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(points.T @ points / len(points), np.eye(3), atol=1e-12)
+    covariance = points.T @ points / len(points)
+    np.testing.assert_allclose(covariance, np.eye(dimensions), atol=1e-12)
 
 
 def test_samples_are_laid_out_point_by_point():
@@ -64,6 +68,19 @@ def test_kl_of_moments(float64):
     mean, factor = rng.standard_normal((2, 4)), np.tril(rng.standard_normal((2, 4, 4)))
     expected = sum(gaussian_kl(m, f @ f.T, np.eye(4)) for m, f in zip(mean, factor, strict=True))
     np.testing.assert_allclose(MeanFactorGaussian.of(mean, factor).kl(), expected, rtol=1e-9)
+
+
+def test_independent_values_are_a_diagonal_factor(float64):
+    rng = np.random.default_rng(2)
+    mean, std = rng.standard_normal((2, 4)), rng.uniform(0.1, 2, (2, 4))
+    q = DiagonalGaussian.isotropic(2, 4, 0.5)
+    q = eqx.tree_at(lambda q: (q.mean.raw, q.std.raw), q, (mean, np.log(std)))
+    full = MeanFactorGaussian.of(mean, np.stack([np.diag(row) for row in std]))
+    np.testing.assert_allclose(q.kl(), full.kl(), rtol=1e-9)
+    basis = rng.standard_normal((4, 6))
+    for moments, same in ((q.moments, full.moments), (q.as_natural().moments, full.moments)):
+        for found, expected in zip(moments(basis), same(basis), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_one_layer_is_a_plain_gp_to_the_last_digit(float64):

@@ -21,7 +21,7 @@ from dagp.model.means import Identity, Mean, Projection
 from dagp.model.parameters import Prior, parameter
 from dagp.model.process import BuildContext, Deepening, Process, ProcessPrior
 from dagp.model.sparse_gp import SparseGP
-from dagp.model.variational import MeanFactorGaussian
+from dagp.model.variational import DiagonalGaussian
 
 
 @storable("prior/DeepGP")
@@ -41,8 +41,9 @@ class DeepGP(ProcessPrior, GatePrior):
     inner_kernel : Kernel, default=None
         Kernel of the inner layers, in standardised units; None is squared exponential with a
         small initial variance, so that inner layers start close to their mean function.
-    samples : int, default=8
-        Least number of Monte Carlo samples passed through the layers.
+    samples : int, default=6
+        Least number of Monte Carlo samples passed through the layers; there is at least one more
+        than values passed between all layers.
 
     Examples
     --------
@@ -58,7 +59,7 @@ class DeepGP(ProcessPrior, GatePrior):
     noise_std: Any = None
     noise_prior: Prior | None = None
     noise_gp: GP | None = None
-    samples: int = 8
+    samples: int = 6
 
     def build(self, context: BuildContext) -> GPProcess:
         self._check(context)
@@ -110,7 +111,7 @@ class DeepGP(ProcessPrior, GatePrior):
             kernel.in_units(np.ones(columns), 0.0, float(np.sqrt(columns))),
             mean,
             parameter(Z, support="real", name="inducing"),
-            MeanFactorGaussian.isotropic(width, len(Z), deepening.std),
+            DiagonalGaussian.isotropic(width, len(Z), deepening.std),
         )
 
     @property

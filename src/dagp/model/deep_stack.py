@@ -18,16 +18,21 @@ from dagp.model.sparse_gp import LatentFunction, Marginals, Projection, SparseGP
 def normal_points(dimensions: int, count: int) -> Float[np.ndarray, "S W"]:
     """At least `count` points of a standard normal, with exactly its mean and covariance.
 
-    Quasi-random, in antithetic pairs. With another covariance the error would have the same sign
-    at every data point, and training would exploit it.
+    Quasi-random, in antithetic pairs if these are enough for the covariance. With another
+    covariance the error would have the same sign at every data point, and training would exploit
+    it. No fewer than one point more than dimensions can have it.
     """
-    pairs = max(-(-count // 2), dimensions)
+    pairs = -(-count // 2)
+    antithetic = pairs >= dimensions
+    drawn = pairs if antithetic else max(count, dimensions + 1)
     sobol = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(0))
-    uniform = sobol.random_base2(int(np.ceil(np.log2(pairs))))[:pairs]
-    half = norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
-    lower = np.linalg.cholesky(half.T @ half / len(half))
-    half = np.linalg.solve(lower, half.T).T
-    return np.concatenate([half, -half])
+    uniform = sobol.random_base2(int(np.ceil(np.log2(drawn))))[:drawn]
+    points = norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
+    if not antithetic:
+        points -= points.mean(axis=0)
+    lower = np.linalg.cholesky(points.T @ points / len(points))
+    points = np.linalg.solve(lower, points.T).T
+    return np.concatenate([points, -points]) if antithetic else points
 
 
 @storable("gp/DeepStack")

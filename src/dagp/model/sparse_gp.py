@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from dagp.core.linalg import jitter_used, quadratic, whitener
+from dagp.core.linalg import jitter_used, whitener
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
 from dagp.model.kernel import Kernel, check_columns
@@ -123,12 +123,8 @@ class SparseGP(LatentFunction):
         return Projection(basis, residual, self.mean(X))
 
     def marginals(self, projection: Projection) -> Marginals:
-        mean_q, root = self.q.mean_and_root()
-        mean = projection.mean + (mean_q @ projection.basis).T
-        spread = quadratic(jnp.swapaxes(root, -1, -2) @ root, projection.basis)
-        # Rounding may make this negative too.
-        variance = projection.residual[:, None] + jnp.maximum(spread, 0.0).T
-        return Marginals(mean, variance)
+        mean, spread = self.q.moments(projection.basis)
+        return Marginals(projection.mean + mean.T, projection.residual[:, None] + spread.T)
 
     def natural_step(
         self, projection: Projection, target: Outputs, weight: Outputs, rate: Rate

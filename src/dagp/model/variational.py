@@ -1,9 +1,10 @@
 """Variational distributions: the Gaussian q(u) over whitened inducing values.
 
 With ``u = L v``, ``L = chol(K_ZZ)``, every q here is a Gaussian over v, whose prior is N(0, I). One
-object holds a q for each of several outputs. Three representations share the base class
-`GaussianQ`: natural parameters (natural-gradient steps are weighted averages), the same with mean
-and covariance root precomputed (for evaluation), and mean with covariance factor (for Adam).
+object holds a q for each of several outputs. Representations share the base class `GaussianQ`:
+natural parameters (natural-gradient steps are weighted averages), the same with mean and covariance
+root precomputed (for evaluation), and, for Adam, mean with covariance factor or with standard
+deviations.
 """
 
 import abc
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.core.linalg import cholesky_positive_definite, inverse_factor, log_det
+from dagp.core.linalg import cholesky_positive_definite, inverse_factor, log_det, quadratic
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Rate, Scalar
 from dagp.model.parameters import Parameter, parameter
@@ -40,6 +41,15 @@ class GaussianQ(eqx.Module):
     @abc.abstractmethod
     def kl(self) -> Scalar:
         """KL divergence from the whitened prior N(0, I), summed over outputs."""
+
+    def moments(
+        self, basis: Float[Array, "M N"]
+    ) -> tuple[Float[Array, "P N"], Float[Array, "P N"]]:
+        """Mean and variance of ``bᵀv`` for every column b of the basis."""
+        mean, root = self.mean_and_root()
+        spread = quadratic(jnp.swapaxes(root, -1, -2) @ root, basis)
+        # Rounding may make this negative.
+        return mean @ basis, jnp.maximum(spread, 0.0)
 
     def as_natural(self) -> "NaturalGaussian":
         mean, root = self.mean_and_root()
@@ -142,7 +152,7 @@ class FactorisedGaussian(GaussianQ):
 
 @storable("q/MeanFactor")
 class MeanFactorGaussian(GaussianQ):
-    """q as mean and covariance factor, trained by Adam: inner layers, and the paper's scheme."""
+    """q as mean and covariance factor, trained by Adam: the paper's scheme."""
 
     mean: Parameter
     factor: Parameter
@@ -178,6 +188,46 @@ class MeanFactorGaussian(GaussianQ):
         # The offset keeps the derivative finite should the optimiser step across zero.
         log_det = jnp.sum(jnp.log(diagonal**2 + 1e-20))
         return 0.5 * (jnp.sum(root**2) + jnp.sum(mean**2) - mean.size - log_det)
+
+
+@storable("q/Diagonal")
+class DiagonalGaussian(GaussianQ):
+    """q with independent values, trained by Adam: inner layers of deep GPs.
+
+    Marginals of P outputs at N points cost P·M·N operations, with full covariances P·M²·N.
+    """
+
+    mean: Parameter
+    std: Parameter
+
+    @staticmethod
+    def isotropic(n_outputs: int, inducing: int, std: float) -> "DiagonalGaussian":
+        """Zero mean, and this standard deviation of every value."""
+        shape = n_outputs, inducing
+        return DiagonalGaussian(
+            parameter(np.zeros(shape), support="real", name="mean"),
+            parameter(np.full(shape, std), name="std"),
+        )
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.mean.raw)
+
+    @property
+    def has_precision(self) -> bool:
+        return False
+
+    def mean_and_root(self) -> tuple[Float[Array, "P M"], Float[Array, "P M M"]]:
+        return self.mean.value, jax.vmap(jnp.diag)(self.std.value)
+
+    def moments(
+        self, basis: Float[Array, "M N"]
+    ) -> tuple[Float[Array, "P N"], Float[Array, "P N"]]:
+        return self.mean.value @ basis, self.std.value**2 @ basis**2
+
+    def kl(self) -> Scalar:
+        variance = self.std.value**2
+        return 0.5 * jnp.sum(variance + self.mean.value**2 - 1 - jnp.log(variance))
 
 
 def is_natural(node: Any) -> bool:

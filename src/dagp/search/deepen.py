@@ -9,20 +9,26 @@ import numpy as np
 
 from dagp.core.sharding import shard_rows, to_host
 from dagp.core.typing import Float
-from dagp.inference.train import BLOCK, begin
+from dagp.inference.train import BLOCK, LEARNING_RATE, begin
 from dagp.model.association import DataAssociation
 from dagp.model.process import Deepening, ProcessPrior
 from dagp.search.factory import Problem, build, deepened
-from dagp.search.improve import HOPELESS, improve, per_point
+from dagp.search.improve import FEW, improve
 from dagp.search.moves import annex, extend, merge, split, swap
 from dagp.search.race import RACE_STEPS, Contender
 from dagp.search.trainer import Trainer
 
-DEEPENINGS = (Deepening(), Deepening(stretch=5.0), Deepening(stretch=10.0, variance=0.3, std=0.05))
-"""Initialisations of deep GPs: keep the last layer, or stretch its length scales so that the inner
-layers model the rapid variation."""
-DEEPENING_STEPS = 4 * BLOCK
-"""Steps of each before those far behind are dropped; the others take three times as many more."""
+DEEPENINGS = (
+    Deepening(stretch=3.0, variance=0.02, std=0.03),
+    Deepening(stretch=10.0, variance=0.1, std=1.0),
+)
+"""Initialisations of deep GPs. Both stretch the length scales of the last layer, so that the inner
+layers model the rapid variation: from almost certain inner values, or from those of the prior."""
+DEEPENING_RATE = 2 * LEARNING_RATE
+"""Learning rate to begin with: inner layers are far from their optimum."""
+DEEPENING_STEPS, LONGER = 2 * BLOCK, 8
+"""Steps of each before the best continues, and how many times as many with fewer than `FEW` data
+points: trials are cheap there, and some initialisations overtake others late."""
 MOVES = (merge, annex, split, swap, extend)
 """Moves that need no predictive density, for noise that differs between points."""
 TRIED = 3
@@ -54,13 +60,12 @@ def _with_layers(
 ) -> Contender:
     """The best of several initialisations of the layers."""
     given = contender.state.responsibilities
-    ways = [Contender(contender.start, begin(m, trainer.batch, given, 0)[0]) for m in models]
-    for way in ways:
-        way.advance(trainer, DEEPENING_STEPS)
-    least = max(way.bound for way in ways) - HOPELESS * per_point(problem)
-    ways = [way for way in ways if way.bound >= least]
-    for way in ways if len(ways) > 1 else []:
-        way.advance(trainer, 3 * DEEPENING_STEPS)
+    few = len(problem.sample.X) < FEW
+    ways = []
+    for model in models:
+        state, _ = begin(model, trainer.batch, given, 0)
+        ways.append(Contender(contender.start, state, rate=DEEPENING_RATE))
+        ways[-1].advance(trainer, DEEPENING_STEPS * (LONGER if few else 1))
     return max(ways, key=lambda way: way.bound)
 
 
