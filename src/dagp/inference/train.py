@@ -288,8 +288,9 @@ def train(
     """Run blocks until the ELBO stops rising.
 
     A block that gains less than `tol` per data point, or less than it loses in between, lowers the
-    learning rate; at the smallest rate, one that gains less than `tol` means convergence. A block that ends in NaN, or far below its start, is
-    repeated at a lower rate. Returns the best state, or the result in the `log` if there is one.
+    learning rate; at the smallest rate, one that gains less than `tol` means convergence. A block
+    that ends in NaN, or far below its start, is repeated at a lower rate. Returns the best state,
+    or the result in the `log` if there is one.
     """
     known, run = log.replay(Result, LoopState, state)
     if known is not None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dagp.core.sharding import shard_rows, to_host
 from dagp.core.typing import Float
-from dagp.inference.train import BLOCK, LEARNING_RATE, begin
+from dagp.inference.train import BLOCK, begin
 from dagp.model.association import DataAssociation
 from dagp.model.process import Deepening, ProcessPrior
 from dagp.search.factory import Problem, build, deepened
@@ -19,14 +19,15 @@ from dagp.search.race import RACE_STEPS, Contender
 from dagp.search.trainer import Trainer
 
 DEEPENINGS = (
-    Deepening(stretch=3.0, variance=0.02, std=0.03),
+    Deepening(stretch=5.0, variance=0.02, std=0.03),
     Deepening(stretch=10.0, variance=0.1, std=1.0),
 )
 """Initialisations of deep GPs. Both stretch the length scales of the last layer, so that the inner
 layers model the rapid variation: from almost certain inner values, or from those of the prior."""
-DEEPENING_RATE = 2 * LEARNING_RATE
-"""Learning rate to begin with: inner layers are far from their optimum."""
-DEEPENING_STEPS, LONGER = 2 * BLOCK, 8
+DEEPENING_RATE = 0.1
+"""Learning rate to begin with: lower than that of single layers, whose association is not at stake
+any more."""
+DEEPENING_STEPS, LONGER = 4 * BLOCK, 8
 """Steps of each before the best continues, and how many times as many with fewer than `FEW` data
 points: trials are cheap there, and some initialisations overtake others late."""
 MOVES = (merge, annex, split, swap, extend)

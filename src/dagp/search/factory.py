@@ -81,7 +81,7 @@ def build(problem: Problem, start: Start) -> DataAssociation:
 
 
 def with_inducing(problem: Problem, start: Start, trained: DataAssociation) -> DataAssociation:
-    """The model of a start with the hyperparameters of a model trained with fewer inducing inputs."""
+    """The model of a start, with the hyperparameters of one trained with fewer inducing inputs."""
     # Inducing inputs and q alone have shapes that depend on their number.
     return jax.tree.map(
         lambda fresh, old: to_host(old) if np.shape(fresh) == np.shape(old) else fresh,

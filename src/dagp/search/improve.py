@@ -35,8 +35,8 @@ MOVE_STEPS = 2 * BLOCK
 GATE_PARTS = 4
 """Most parts, of as many steps, for a gate trained from the beginning to exceed the current one."""
 NEIGHBOURS, SURPRISE = 32, 2.0
-"""Points whose residuals are averaged, and standard deviations from which an excess is no chance, in
-the test of a gate."""
+"""Test of a gate: points whose residuals are averaged, and standard deviations from which their
+excess is no chance."""
 GAIN = 2e-3
 """Least gain of a move, per data point: more than a few steps of training would gain."""
 PARSIMONY = 0.2

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 
 from dagp.core.sharding import shard_rows, to_host
-from dagp.core.typing import Float
 from dagp.inference.standardize import padded
 from dagp.inference.train import Result, begin, limit, resume, settled
 from dagp.model.association import Batch, DataAssociation
@@ -35,8 +34,8 @@ RUNGS = 2
 PARTS = 4
 """Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves."""
 SEARCH_INDUCING = 48
-"""Inducing inputs while associations are compared, which costs their number squared; the best one is
-trained with all of them."""
+"""Inducing inputs while associations are compared, which costs their number squared. The best one
+is trained with all of them."""
 
 
 def level_off(problem: Problem, contender: Contender, trainer: Trainer, least: float) -> None:
