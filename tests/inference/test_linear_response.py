@@ -21,7 +21,7 @@ from reference import (
 )
 
 from dagp import DAGP, GP, DeepGP, Uniform
-from dagp.inference.elbo import collapsed_elbo, responsibilities, settle
+from dagp.inference.elbo import collapsed_elbo, responsibilities
 from dagp.inference.standardize import Prepared, Sample, Units
 from dagp.kernels import SquaredExponential
 from dagp.model.association import DataAssociation
@@ -51,10 +51,12 @@ def finish(model, data, shares):
     projection = model.project(data.X)
 
     def again(_, model):
-        found = responsibilities(model.log_joint(model.marginals(projection), data))
-        return settle(model, projection, data, found, 1, PROCESSES_ONLY)
+        marginals = model.marginals(projection)
+        found = responsibilities(model.log_joint(marginals, data))
+        return model.natural_step(projection, marginals, data, found, PROCESSES_ONLY)
 
-    model = settle(model, projection, data, shares, 1, PROCESSES_ONLY)
+    marginals = model.marginals(projection)
+    model = model.natural_step(projection, marginals, data, shares, PROCESSES_ONLY)
     return jax.lax.fori_loop(0, 300, again, model)
 
 

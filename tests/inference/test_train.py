@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 X, Y, LABELS = two_lines(0)
 INDUCING = np.linspace(-1, 1, 5)[:, None]
-RATE = 0.05
+RATE = train.LEARNING_RATE
 
 
 def begin(seed=0):

@@ -19,7 +19,7 @@ from dagp.inference.standardize import (
     to_batch,
     to_device_batch,
 )
-from dagp.inference.train import Result, State, begin
+from dagp.inference.train import BLOCK, Result, State, begin
 from dagp.search import moves
 from dagp.search.factory import Problem, Start, build
 from dagp.search.improve import Trial, attempt, renew_gate
@@ -277,7 +277,7 @@ class Stage(NamedTuple):
 @pytest.mark.parametrize(
     ("stages", "stop_at_target", "bound"),
     [
-        ([Stage(1.5, 40), Stage(6.0, 40)], False, 6.0),
+        ([Stage(2.5, 40), Stage(6.0, 40)], False, 6.0),
         # Back home, and no higher than there.
         ([Stage(4.0, 0)], False, 4.0),
         # Back home, but higher.
@@ -301,12 +301,14 @@ def test_an_attempt_is_given_up_halfway_or_runs_to_its_end(
 
     def run(state, *_, rate=0.1, **__):
         stage = left.pop(0)
-        return Result(state_where(stage.left), stage.bound, np.zeros(25), "budget", rate)
+        # From zero, evenly.
+        trace = np.linspace(0.0, stage.bound if np.isfinite(stage.bound) else 0.0, BLOCK)
+        return Result(state_where(stage.left), stage.bound, trace, "budget", rate)
 
     monkeypatch.setattr("dagp.search.trainer.train", run)
     contender = Contender(Start("rank", HOME, 1.0, 1.0), state_where(0), bound=4.5)
     result = attempt(contender, trial_of(40), Trainer(ROWS, 1e-3), 5.0, stop_at_target)
-    assert (left, result.bound, len(result.trace)) == ([], bound, 25 * len(stages))
+    assert (left, result.bound, len(result.trace)) == ([], bound, BLOCK * len(stages))
     assert contender.moves == [("a move", bound - 4.5)]
 
 

@@ -15,7 +15,7 @@ from dagp.baselines.base import Baseline
 from dagp.core.typing import Array, Float, Inputs, Int, PerPoint, Scalar
 from dagp.inference.minibatch import shuffled
 from dagp.inference.standardize import padded, padded_length
-from dagp.inference.train import ADAM, BLOCK, adam_step
+from dagp.inference.train import STOCHASTIC_ADAM, STOCHASTIC_BLOCK, adam_step
 
 FINAL_RATE = 0.1
 """Final relative to initial learning rate (half cosine): small late steps average out the noise."""
@@ -114,18 +114,19 @@ def train_network(
     batches = shuffled(len(X), size, rng)
     key = jax.random.key(int(rng.integers(2**31)))
     parameters = jax.tree.map(jnp.asarray, parameters)
-    state = parameters, ADAM.init(parameters)
+    state = parameters, STOCHASTIC_ADAM.init(parameters)
     # Padded to a few lengths, so that data sets of similar size share compiled code.
     length = padded_length(len(X))
     total = jnp.asarray(float(len(X)))
     data = (padded(np.asarray(X), length), padded(np.asarray(y), length), total)
-    blocks = -(-steps // BLOCK)
-    cosine = 0.5 * (1 + np.cos(np.pi * np.arange(blocks * BLOCK) / (blocks * BLOCK)))
-    rates = (rate * (FINAL_RATE + (1 - FINAL_RATE) * cosine)).reshape(blocks, BLOCK)
+    blocks = -(-steps // STOCHASTIC_BLOCK)
+    total_steps = blocks * STOCHASTIC_BLOCK
+    cosine = 0.5 * (1 + np.cos(np.pi * np.arange(total_steps) / total_steps))
+    rates = (rate * (FINAL_RATE + (1 - FINAL_RATE) * cosine)).reshape(blocks, STOCHASTIC_BLOCK)
     losses = []
     for block in range(blocks):
-        rows = np.stack([next(batches) for _ in range(BLOCK)])
-        keys = jax.random.split(jax.random.fold_in(key, block), BLOCK)
+        rows = np.stack([next(batches) for _ in range(STOCHASTIC_BLOCK)])
+        keys = jax.random.split(jax.random.fold_in(key, block), STOCHASTIC_BLOCK)
         state, values = _block(loss, state, data, (rows, keys, rates[block]))
         losses.append(np.asarray(values))
     # As NumPy arrays: from a pickle, JAX reads its own in the precision of the user's session.
@@ -136,13 +137,13 @@ def train_network(
 def _block(
     loss: Loss, state: Any, data: tuple[Inputs, PerPoint, Scalar], per_step: Any
 ) -> tuple[Any, Float[Array, " T"]]:
-    """`BLOCK` steps on parameters and optimiser state, given rows, key and rate of each step."""
+    """A block of steps on parameters and optimiser state, given rows, key and rate of each step."""
     X, y, total = data
 
     def step(state: Any, per_step: Any) -> tuple[Any, Scalar]:
         (parameters, opt_state), (rows, key, rate) = state, per_step
         batch = Minibatch(rows, X[rows], y[rows], total)
         value, gradient = jax.value_and_grad(loss)(parameters, batch, key)
-        return adam_step(parameters, gradient, opt_state, rate), value
+        return adam_step(parameters, gradient, opt_state, rate, adam=STOCHASTIC_ADAM), value
 
     return jax.lax.scan(step, state, per_step)

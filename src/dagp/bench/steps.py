@@ -13,7 +13,7 @@ from dagp.core.precision import numerics
 from dagp.core.sharding import shard_rows
 from dagp.inference.minibatch import gather_batches, init_opt_state, minibatch_steps, step_sizes
 from dagp.inference.standardize import Sample, Units, padded, to_device_batch
-from dagp.inference.train import BLOCK, LEARNING_RATE, State, begin, step
+from dagp.inference.train import BLOCK, LEARNING_RATE, STOCHASTIC_BLOCK, State, begin, step
 from dagp.model.association import Batch
 from dagp.model.deep import DeepGP
 from dagp.model.gp import GP
@@ -99,7 +99,7 @@ def step_ms(size: Size, *, repeats: int = 5) -> Summary:
     """Milliseconds per step of this size, without compilation."""
     with numerics("float64"):
         job = _job(*_initial_state(size), size)
-        count = BLOCK if size.batch is not None else 1
+        count = STOCHASTIC_BLOCK if size.batch is not None else 1
         compiled = seconds(partial(job, count))
         if size.batch is None:
             count = int(np.clip(REPEAT_SECONDS / seconds(partial(job, 1)), 1, 4 * BLOCK))

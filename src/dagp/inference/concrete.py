@@ -25,8 +25,8 @@ from dagp.core.typing import Array, Float, Int, PerPoint, PerProcess, Scalar
 from dagp.inference.elbo import sampled_log_joint
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.train import (
-    ADAM,
-    BLOCK,
+    STOCHASTIC_ADAM,
+    STOCHASTIC_BLOCK,
     Callback,
     Progress,
     Result,
@@ -196,7 +196,7 @@ def initial_concrete_state(state: State, seed: int) -> ConcreteState:
     """The initial state of the paper's scheme, from one of collapsed inference."""
     model = with_mean_factor_q(state.model)
     logits = jnp.log(jnp.asarray(state.responsibilities) + 1e-6)
-    opt_state = ADAM.init((eqx.filter(model, trainable(model)), logits))
+    opt_state = STOCHASTIC_ADAM.init((eqx.filter(model, trainable(model)), logits))
     return ConcreteState(model, logits, opt_state, jax.random.PRNGKey(seed))
 
 
@@ -228,7 +228,9 @@ def run_steps(
 
         moved = (moving, state.logits)
         gradient, value = jax.grad(loss, has_aux=True)(moved)
-        (moving, logits), opt_state = adam_step(moved, gradient, state.opt_state, rate)
+        (moving, logits), opt_state = adam_step(
+            moved, gradient, state.opt_state, rate, adam=STOCHASTIC_ADAM
+        )
         model = eqx.combine(moving, rest)
         found = jax.nn.softmax(logits[some] + batch.label_log_mask)
         model = model.with_gate(model.gate.counted(batch.weight @ found, _COUNTING_RATE))
@@ -260,11 +262,11 @@ def train_concrete(
         next(batches)
     total = float(np.sum(data.weight))
     while run.done < steps and run.status == "budget" and known is None:
-        some = np.stack([next(batches) for _ in range(BLOCK)])
-        temperatures = settings.temperatures(first + run.done, BLOCK, of)
+        some = np.stack([next(batches) for _ in range(STOCHASTIC_BLOCK)])
+        temperatures = settings.temperatures(first + run.done, STOCHASTIC_BLOCK, of)
         rates = (jnp.asarray(scale), temperatures, jnp.asarray(run.rate))
         following, values = run_steps(run.state, data, some, *rates, settings.entropy)
-        run = run._replace(done=run.done + BLOCK)
+        run = run._replace(done=run.done + STOCHASTIC_BLOCK)
         if not np.all(np.isfinite(np.asarray(values))):
             run = run._replace(status="diverged")
             break

@@ -26,10 +26,9 @@ from dagp.inference.elbo import collapsed_elbo, elbo_and_responsibilities, respo
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.standardize import Sample, label_log_mask, padded_length, to_batch
 from dagp.inference.train import (
-    ADAM,
-    BLOCK,
-    LEARNING_RATE,
     ROUNDING,
+    STOCHASTIC_ADAM,
+    STOCHASTIC_BLOCK,
     Callback,
     Progress,
     Result,
@@ -44,7 +43,7 @@ from dagp.model.sparse_gp import LatentFunction
 from dagp.model.variational import NaturalGaussian, is_natural
 
 FIRST_NATURAL_RATE = 0.1
-FIRST_LEARNING_RATE = 0.4 * LEARNING_RATE
+FIRST_LEARNING_RATE = 0.02
 """Step sizes of the first epoch."""
 DECAY = 0.75
 """κ: between 1/2 and 1, the Robbins–Monro conditions for convergence."""
@@ -87,7 +86,7 @@ class EpochState(NamedTuple):
 
 def step_sizes(first: int, count: int, epoch: float) -> StepSizes:
     """Step sizes from step `first` on; `epoch` is the number of steps that see all data once."""
-    fall = (1 + np.arange(first, first + count) / max(epoch, BLOCK)) ** -DECAY
+    fall = (1 + np.arange(first, first + count) / max(epoch, STOCHASTIC_BLOCK)) ** -DECAY
     return StepSizes(FIRST_NATURAL_RATE * fall, FIRST_LEARNING_RATE * fall)
 
 
@@ -119,14 +118,13 @@ def _step(state: State, batch: Batch, sizes: StepSizes) -> tuple[State, Scalar]:
         found = responsibilities(still.log_joint(marginals, batch))
         settled = still.natural_step(seen, marginals, batch, found, rates)
         settled_rest = eqx.filter(settled, mask, inverse=True)
-        bound, found, _ = elbo_and_responsibilities(
-            eqx.combine(moving, settled_rest), projection, batch
-        )
+        model = eqx.combine(moving, settled_rest)
+        bound, found, _ = elbo_and_responsibilities(model, projection, batch)
         return -bound.value, (settled_rest, found)
 
     (value, (rest, found)), gradient = jax.value_and_grad(loss, has_aux=True)(moving)
-    floor = ROUNDING * jnp.sum(batch.weight)
-    moving, opt_state = adam_step(moving, gradient, state.opt_state, sizes.learning, floor)
+    floor, adam = ROUNDING * jnp.sum(batch.weight), STOCHASTIC_ADAM
+    moving, opt_state = adam_step(moving, gradient, state.opt_state, sizes.learning, floor, adam)
     return State(eqx.combine(moving, rest), found, opt_state), -value
 
 
@@ -301,7 +299,7 @@ def streaming_update(
         return -collapsed_elbo(model, model.project(batch.X), scaled).value
 
     value, gradient = jax.value_and_grad(loss)(moving)
-    moving, opt_state = adam_step(moving, gradient, opt_state, learning)
+    moving, opt_state = adam_step(moving, gradient, opt_state, learning, adam=STOCHASTIC_ADAM)
     return State(eqx.combine(moving, rest), found, opt_state), -value
 
 
@@ -372,9 +370,10 @@ def _epoch(
 ) -> EpochState:
     """Blocks of steps for about one epoch, which takes `epoch` steps."""
     state, trace, K = run.state, [run.trace], run.state.model.n_processes
-    for first in range(run.done, run.done + max(1, round(epoch / BLOCK)) * BLOCK, BLOCK):
-        some = np.stack([next(batches) for _ in range(BLOCK)])
-        sizes = StepSizes(*(run.rate * size for size in step_sizes(first, BLOCK, epoch)))
+    steps = max(1, round(epoch / STOCHASTIC_BLOCK)) * STOCHASTIC_BLOCK
+    for first in range(run.done, run.done + steps, STOCHASTIC_BLOCK):
+        some = np.stack([next(batches) for _ in range(STOCHASTIC_BLOCK)])
+        sizes = StepSizes(*(run.rate * size for size in step_sizes(first, STOCHASTIC_BLOCK, epoch)))
         state, estimates = minibatch_steps(state, gather_batches(sample, some, epoch, K), sizes)
         trace.append(np.asarray(estimates, np.float64))
     joined = np.concatenate(trace)
@@ -396,5 +395,5 @@ def noise_levels(model: DataAssociation) -> Any:
 
 def init_opt_state(model: DataAssociation, mask: Any) -> Any:
     """Initial optimiser state of Adam, on the host."""
-    shapes = jax.eval_shape(ADAM.init, eqx.filter(model, mask))
+    shapes = jax.eval_shape(STOCHASTIC_ADAM.init, eqx.filter(model, mask))
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

@@ -36,6 +36,8 @@ Status = Literal["converged", "budget", "stopped", "diverged"]
 
 BLOCK = 12
 """Steps of a compiled block, between two checks of the host loop."""
+STOCHASTIC_BLOCK = 25
+"""The same on minibatches or samples, where single values of the ELBO say less."""
 LEARNING_RATE = 0.15
 SMALLEST_RATE = 0.005
 """A run has converged when a block at this rate gains less than the tolerance."""
@@ -49,8 +51,11 @@ _REST_STEPS = 60
 _RETRIES = 3
 _EPS = 1e-8
 ADAM = optax.scale_by_adam(b1=0.8, b2=0.9, eps=_EPS)
-"""Short memories: the first gradients of a run, far from any optimum, are larger than later ones by
-orders of magnitude, and a longer memory of them would make the steps that follow small."""
+"""For gradients without noise. Short memories: the first gradients of a run, far from any optimum,
+are larger than later ones by orders of magnitude, and a longer memory of them would make the steps
+that follow small."""
+STOCHASTIC_ADAM = optax.scale_by_adam(b1=0.9, b2=0.99, eps=_EPS)
+"""For gradients of minibatches or samples."""
 ROUNDING = 1e-6
 """Gradients per data point below this are rounding errors, which Adam would scale up to full steps;
 results would then depend on the order of summation."""
@@ -230,7 +235,12 @@ def evaluate(model: DataAssociation, batch: Batch) -> Evaluation:
 
 
 def adam_step(
-    moving: Any, gradient: Any, opt_state: Any, rate: Scalar, floor: Scalar | float = _EPS
+    moving: Any,
+    gradient: Any,
+    opt_state: Any,
+    rate: Scalar,
+    floor: Scalar | float = _EPS,
+    adam: optax.GradientTransformation = ADAM,
 ) -> tuple[Any, Any]:
     """One step of Adam; gradients far below `floor` have no effect."""
     gradient = jax.tree.map(
@@ -240,7 +250,7 @@ def adam_step(
     )
     # Adam depends on the scale of a gradient only relative to its ε.
     gradient = jax.tree.map(lambda g: g * (_EPS / floor), gradient)
-    updates, opt_state = ADAM.update(gradient, opt_state)
+    updates, opt_state = adam.update(gradient, opt_state)
     return jax.tree.map(lambda p, u: p - rate * u, moving, updates), opt_state
 
 
@@ -361,24 +371,6 @@ def training_schedule(
     if run.done and not np.isfinite(run.highest):
         status = "diverged"
     return Result(run.best, run.highest, run.trace, status, run.rate)
-
-
-def limit(trace: Float[np.ndarray, " T"], least: float = 3.0) -> float:
-    """Where the ELBO of a run levels off, if its gain falls as in the last `BLOCK` steps.
-
-    The rest is at least `least` and at most nine times the gain of the last half block: other
-    directions are slower than the first ones, and the gain per step may still increase.
-
-    >>> limit(1 - 0.9 ** np.arange(BLOCK)) > 0.95
-    True
-    """
-    block = trace[-BLOCK:]
-    first, middle, last = block[[0, len(block) // 2, -1]]
-    earlier, later = middle - first, last - middle
-    if later <= 0:
-        return float(np.max(block))
-    ratio = later / earlier if earlier > 0 else 1.0
-    return float(last + later * np.clip(ratio / max(1 - ratio, 0.1), least, 9.0))
 
 
 def settled(result: Result, batch: Batch) -> Result:

@@ -22,7 +22,16 @@ from dagp.inference.minibatch import (
 )
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.standardize import Sample, padded, to_batch, to_device_batch
-from dagp.inference.train import BLOCK, Callback, Progress, Result, State, begin, settled
+from dagp.inference.train import (
+    BLOCK,
+    STOCHASTIC_BLOCK,
+    Callback,
+    Progress,
+    Result,
+    State,
+    begin,
+    settled,
+)
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.process import Deepening
 from dagp.search.confidence import Verdict
@@ -43,7 +52,7 @@ STREAM_CHUNK = 1024
 """Rows per streaming update if no batch size is given."""
 STREAM_PATIENCE = 10
 """Updates after which the learning rate of the noise levels starts to fall."""
-CONCRETE_TRIAL = 8 * BLOCK
+CONCRETE_TRIAL = 8 * STOCHASTIC_BLOCK
 """Steps of every start of the paper's scheme before the best one is chosen."""
 
 
@@ -217,7 +226,7 @@ def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
         batches,
         settings,
         first=CONCRETE_TRIAL,
-        steps=max(options.max_iter - CONCRETE_TRIAL, BLOCK),
+        steps=max(options.max_iter - CONCRETE_TRIAL, STOCHASTIC_BLOCK),
         tol=options.tol,
         callback=options.callback,
         start=best,

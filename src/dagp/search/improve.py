@@ -7,13 +7,14 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from dagp.core.sharding import shard_rows, to_host
+from dagp.core.typing import Float
 from dagp.inference.standardize import padded
-from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate, limit
+from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate
 from dagp.model.association import Batch
 from dagp.model.gates import ConstantGate
 from dagp.search.factory import Problem, build
 from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
-from dagp.search.race import Contender
+from dagp.search.race import Contender, limit
 from dagp.search.trainer import Trainer
 
 PROBE_STEPS = 6
@@ -34,9 +35,9 @@ MOVE_STEPS = 2 * BLOCK
 """Steps for a proposal to exceed the current solution, with a check halfway."""
 GATE_PARTS = 4
 """Most parts, of as many steps, for a gate trained from the beginning to exceed the current one."""
-NEIGHBOURS, SURPRISE = 32, 2.0
-"""Test of a gate: points whose residuals are averaged, and standard deviations from which their
-excess is no chance."""
+NEIGHBOURS, SURPRISE = (8, 32), 2.5
+"""Test of a gate: numbers of neighbours whose residuals are averaged, and standard deviations from
+which their excess is no chance."""
 GAIN = 2e-3
 """Least gain of a move, per data point: more than a few steps of training would gain."""
 PARSIMONY = 0.2
@@ -219,18 +220,24 @@ def _gate_misses(problem: Problem, contender: Contender) -> bool:
         for part in (contender.state.responsibilities, contender.state.gate.weights)
     )
     residual = weight[:, None] * (found - gate)
-    spread = np.sum(residual**2)
-    near = min(NEIGHBOURS, len(X) // 4)
-    if near < 2 or spread == 0:
-        return False
     columns = [X[:, [d]] for d in range(X.shape[1])]
-    for inputs in columns if len(columns) == 1 else [X, *columns]:
-        neighbours = KDTree(inputs).query(inputs, k=near)[1]
-        excess = near * np.sum(residual[neighbours].mean(axis=1) ** 2) / spread - 1
-        # There are as many independent averages as groups of neighbours.
-        if excess > SURPRISE * np.sqrt(2 * near / len(X)):
-            return True
-    return False
+    return any(
+        _excess(inputs, residual, near) > SURPRISE
+        for inputs in (columns if len(columns) == 1 else [X, *columns])
+        for near in NEIGHBOURS
+        if 2 * near <= len(X)
+    )
+
+
+def _excess(
+    inputs: Float[np.ndarray, "N D"], residual: Float[np.ndarray, "N K"], near: int
+) -> float:
+    """Excess of the averages of neighbouring residuals, in standard deviations."""
+    neighbours = KDTree(inputs).query(inputs, k=near)[1]
+    averages = np.sum(residual[neighbours].mean(axis=1) ** 2)
+    ratio = near * averages / max(float(np.sum(residual**2)), 1e-12)
+    # There are as many independent averages as groups of neighbours.
+    return float((ratio - 1) / np.sqrt(2 * near / len(inputs)))
 
 
 def simplify(problem: Problem, contender: Contender, trainer: Trainer) -> None:

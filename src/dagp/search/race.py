@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dagp.core.typing import Float
 from dagp.inference import parallel
 from dagp.inference.train import (
     BLOCK,
@@ -27,6 +28,26 @@ KEEP = 1 / 2
 """Share of the starts that is kept for the next rung."""
 FINALISTS = 2
 """Starts that are improved by moves before one is chosen."""
+
+
+def limit(trace: Float[np.ndarray, " T"], least: float = 3.0) -> float:
+    """Where the ELBO of a run levels off, if its gain falls as in the last `BLOCK` steps.
+
+    The rest is at least `least` and at most nine times the gain of the last half block: other
+    directions are slower than the first ones, and the gain per step may still increase.
+
+    >>> limit(1 - 0.9 ** np.arange(BLOCK)) > 0.95
+    True
+    """
+    if len(trace) == 0:
+        return -np.inf
+    block = trace[-BLOCK:]
+    first, middle, last = block[[0, len(block) // 2, -1]]
+    earlier, later = middle - first, last - middle
+    if later <= 0:
+        return float(np.max(block))
+    ratio = later / earlier if earlier > 0 else 1.0
+    return float(last + later * np.clip(ratio / max(1 - ratio, 0.1), least, 9.0))
 
 
 @dataclass

@@ -11,14 +11,14 @@ import numpy as np
 
 from dagp.core.sharding import shard_rows, to_host
 from dagp.inference.standardize import padded
-from dagp.inference.train import Result, begin, limit, resume, settled
+from dagp.inference.train import Result, begin, resume, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.search.confidence import CONFIRMED, support
 from dagp.search.deepen import deepen
 from dagp.search.factory import Problem, Start, build, with_inducing
 from dagp.search.improve import GAIN, PROBE_STEPS, improve, per_point, renew_gate, simplify
 from dagp.search.inducing import choose_inducing
-from dagp.search.race import RACE_STEPS, Contender, race, ranked
+from dagp.search.race import RACE_STEPS, Contender, limit, race, ranked
 from dagp.search.starts import starts
 from dagp.search.trainer import StopSearchError, Trainer
 from dagp.search.usage import in_use
