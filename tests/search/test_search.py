@@ -21,10 +21,10 @@ from dagp.inference.standardize import (
 )
 from dagp.inference.train import BLOCK, Result, State, begin
 from dagp.search import moves
-from dagp.search.factory import Problem, Start, build
-from dagp.search.improve import Trial, attempt, renew_gate
+from dagp.search.factory import Problem, Start, build, with_inducing
+from dagp.search.improve import Trial, _distinct, _excess, attempt, renew_gate
 from dagp.search.inducing import choose_inducing, k_means
-from dagp.search.race import Contender, race
+from dagp.search.race import Contender, limit, race
 from dagp.search.search import search
 from dagp.search.starts import KINDS, Task, starts
 from dagp.search.tracking import follow
@@ -93,11 +93,56 @@ def test_curves_are_followed_through_their_crossings():
     order = np.argsort(data.X[:, 0])
     standard = Units.of(sample_of(data.X, data.y)).apply(sample_of(data.X, data.y))
     x, y = standard.X[order, 0], standard.y[order]
-    tracks = follow(x, y, 3, False, np.random.default_rng(0))
     clear = data.separable[order]
-    assert adjusted_rand_score(data.process[order][clear], tracks.member[clear]) > 0.97
-    # The noise is 5 % of one unit of y; the setting next to that must win.
-    assert tracks.noise_std in (0.02, 0.05)
+    for tracks in follow(x, y, 3, False, np.random.default_rng(0)):
+        assert adjusted_rand_score(data.process[order][clear], tracks.member[clear]) > 0.97
+        # The noise is 5 % of one unit of y; the setting next to that must win.
+        assert tracks.noise_std in (0.02, 0.05)
+
+
+def test_an_elbo_levels_off_where_its_gains_are_used_up():
+    steps = np.arange(BLOCK)
+    assert limit(1 - 0.8**steps) == pytest.approx(1.0, abs=0.05)
+    # What rises evenly may go on for some time; what falls has no further to go.
+    assert limit(steps.astype(float)) == steps[-1] + 9 * (steps[-1] - steps[BLOCK // 2])
+    assert limit(-steps.astype(float)) == 0.0
+    assert limit(np.zeros(0)) == -np.inf
+
+
+def test_trials_that_end_alike_are_tried_once():
+    first, other, rejected = trial_of(40), trial_of(20), {}
+    proposal = first.proposal._replace(name="another way")
+    same = first._replace(proposal=proposal, state=state_where(39))
+    found = _distinct([first, same, other], ROWS, rejected)
+    assert [trial is one for trial, one in zip(found, (first, other), strict=True)] == [True] * 2
+    assert list(rejected) == ["another way"]
+
+
+def test_more_inducing_points_keep_what_was_learned():
+    x = np.linspace(-1, 1, 60)
+    y = np.sin(3 * x) + 0.05 * np.random.default_rng(0).standard_normal(60)
+    problem = problem_of(x[:, None], y, [GP(), GP()])
+    fewer = problem._replace(inducing=problem.inducing[::2])
+    start = Start("given", np.full((60, 2), 0.5), 0.7, 0.3)
+    trained = build(fewer, start._replace(lengthscale=0.2, noise_std=0.05))
+    finer = with_inducing(problem, start, trained)
+    kernels = [model.process(0).latent.kernel for model in (trained, finer)]
+    np.testing.assert_array_equal(*(kernel.lengthscale.value for kernel in kernels))
+    noise = [model.process(1).noise_std.value for model in (trained, finer)]
+    np.testing.assert_array_equal(*noise)
+    np.testing.assert_array_equal(finer.process(0).latent.inducing.value, problem.inducing)
+    assert finer.gate.latent.q.shift.shape[-1] == len(problem.inducing)
+
+
+@pytest.mark.parametrize("blind", [True, False])
+def test_a_gate_is_renewed_only_if_it_misses_something(blind):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 400)
+    found = np.eye(2)[(rng.random(400) < (0.9 * (np.sin(6 * x) > 0) + 0.05)).astype(int)]
+    known = 0.9 * (np.sin(6 * x) > 0) + 0.05
+    gate = np.full((400, 2), 0.5) if blind else np.stack([1 - known, known], axis=1)
+    excess = _excess(x[:, None], found - gate, 8)
+    assert (excess > 2.5) == blind
 
 
 def test_consensus_finds_a_signal_that_most_points_do_not_belong_to():

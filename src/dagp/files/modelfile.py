@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MODEL, CHECKPOINT = "model", "checkpoint"
 _RUN_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "resume")
 """Settings of a single run, which are not saved."""
-PROCEDURE = "0.2.0"
+PROCEDURE = "0.3.0"
 """Version of the sequence of training runs; a checkpoint of another one cannot be resumed."""
 
 

@@ -99,11 +99,17 @@ def settle(
     gate: GateMarginals,
     rates: NaturalRates,
 ) -> DataAssociation:
-    """Coordinate ascent on every q(u) and the gate, with hyperparameters held fixed.
+    """Coordinate ascent on q(a), every q(u) and the gate, with hyperparameters held fixed.
 
-    From `given` responsibilities and marginals of the gate, those of the last evaluation: right
+    The first of two steps uses the `given` responsibilities, those of the last evaluation: right
     after a change of hyperparameters the functions fit badly, and points reassigned then would not
-    come back. It also spares the evaluation of all variances.
+    come back. The gate, as costly as all processes together, moves once, and from its marginals at
+    the last evaluation.
     """
     marginals = ModelMarginals(model.process_marginals(projection), gate)
+    # One process: responsibilities are constant, one step suffices.
+    if model.n_processes > 1:
+        model = model.process_step(projection, marginals, batch, given, rates.process)
+        marginals = ModelMarginals(model.process_marginals(projection), gate)
+        given = responsibilities(model.log_joint(marginals, batch))
     return model.natural_step(projection, marginals, batch, given, rates)

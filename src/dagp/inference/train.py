@@ -155,8 +155,9 @@ class Evaluation(NamedTuple):
     log_joint: PerProcess
     gate: GateMarginals
     lost: InformationLoss
-    """Precision that linear response removes from every q."""
+    """Precision that linear response removes from every q; zero after steps."""
     jitters: dict[str, Scalar]
+    """Zero after steps."""
 
 
 class StepRange(NamedTuple):
@@ -202,16 +203,16 @@ def refine_q(
     marginals = known.marginals(projection)
     log_joint = known.log_joint(marginals, batch)
     bound, own = elbo_from_log_joint(known, log_joint, batch), responsibilities(log_joint)
+
+    def diagnose() -> tuple[InformationLoss, dict[str, Scalar]]:
+        return information_loss(known, projection, marginals, own, batch), known.jitters()
+
+    blank = jax.tree.map(lambda like: jnp.zeros(like.shape), jax.eval_shape(diagnose))
+    # As costly as several steps, and of use only for a model that is evaluated as it is.
+    diagnostics = jax.lax.cond(steps.first == steps.end, diagnose, lambda: blank)
     means, variances = known.moments(marginals)
-    evaluation = Evaluation(
-        means,
-        variances,
-        known.noise_variances(),
-        log_joint,
-        marginals.gate,
-        information_loss(known, projection, marginals, own, batch),
-        known.jitters(),
-    )
+    noise = known.noise_variances()
+    evaluation = Evaluation(means, variances, noise, log_joint, marginals.gate, *diagnostics)
     opt_state = ADAM.init(eqx.filter(model, trainable(model)))
     current = jnp.where(steps.end == 1, given, own)
     return State(model, current, opt_state, marginals.gate), bound, evaluation

@@ -19,6 +19,7 @@ from dagp.model.process import BuildContext, over_samples, per_sample
 from dagp.model.sparse_gp import LatentFunction, Marginals, Projection, draw_marginals
 
 
+@storable("gate/Marginals")
 class GateMarginals(NamedTuple):
     """Expectations of a gate at a batch of inputs, each (N, K)."""
 

@@ -34,6 +34,7 @@ class Projection(NamedTuple):
     """Prior mean."""
 
 
+@storable("gp/Marginals")
 class Marginals(NamedTuple):
     """Mean and variance of the function at each point."""
 

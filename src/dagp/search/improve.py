@@ -82,6 +82,10 @@ class Trial(NamedTuple):
     state: State
     bound: float
 
+    def result(self, rate: float) -> Result:
+        """The trial as the result of a training run without steps."""
+        return Result(self.state, self.bound, np.zeros(0), "budget", rate)
+
     def returned(self, state: State, home: State, batch: Batch) -> bool:
         """Whether the association of `state` has reverted to that of `home`."""
         weight = to_host(batch.weight)
@@ -102,8 +106,8 @@ def promising(
     moves: tuple[Move, ...],
     rejected: Rejected,
 ) -> list[Trial]:
-    """Proposals that neither fall far behind nor revert after coordinate ascent, best first; others
-    are added to `rejected`."""
+    """Proposals that neither fall far behind nor revert after coordinate ascent, best first, or the
+    first one that is better already; others are added to `rejected`."""
     batch = trainer.batch
     seen = view(problem, contender.state, batch)
     model = contender.state.model
@@ -119,9 +123,10 @@ def promising(
         first = model if proposal.keeps_gate else untrained
         state, bound = begin(first, batch, given, PROBE_STEPS)
         trial = Trial(proposal, state, float(bound.value))
-        better = trial.bound > contender.bound + margin
+        if trial.bound > contender.bound + margin:
+            return [trial]
         # An ELBO that is NaN compares false and drops out here.
-        if better or (trial.bound > least and not trial.returned(state, contender.state, batch)):
+        if trial.bound > least and not trial.returned(state, contender.state, batch):
             trials.append(trial)
         else:
             rejected[proposal.name] = proposal.processes
@@ -174,7 +179,12 @@ def improve(
         accepted = False
         for trial in promising(problem, contender, trainer, moves, rejected)[:ATTEMPTS]:
             target = contender.bound + margin
-            result = attempt(contender, trial, trainer, target)
+            if trial.bound > target:
+                # Better with the same hyperparameters already: training could only tell later.
+                result = trial.result(contender.rate)
+                contender.moves.append((trial.proposal.name, trial.bound - contender.bound))
+            else:
+                result = attempt(contender, trial, trainer, target)
             accepted = result.bound > target
             if accepted:
                 contender.adopt(result)

@@ -284,8 +284,8 @@ def reach(view: View) -> Iterator[Proposal]:
 
 
 Move = Callable[[View], Iterator[Proposal]]
-MOVES: tuple[Move, ...] = (merge, annex, split, swap, temper, extend, redirect, reach)
-"""Moves to raise the ELBO."""
+MOVES: tuple[Move, ...] = (reach, temper, merge, annex, split, swap, extend, redirect)
+"""Moves to raise the ELBO; first those that often do so without any training."""
 SIMPLER: tuple[Move, ...] = (annex,)
 """Moves towards fewer processes at nearly the same ELBO."""
 

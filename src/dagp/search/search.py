@@ -32,15 +32,18 @@ ROUNDS = 3
 RUNGS = 2
 """Rungs of a start that was not dropped after the first."""
 PARTS = 4
-"""Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves."""
+"""Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves; half as many for a
+start that may confirm it."""
 SEARCH_INDUCING = 48
 """Inducing inputs while associations are compared, which costs their number squared. The best one
 is trained with all of them."""
 
 
-def level_off(problem: Problem, contender: Contender, trainer: Trainer, least: float) -> None:
+def level_off(
+    problem: Problem, contender: Contender, trainer: Trainer, least: float, parts: int
+) -> None:
     """Train until the ELBO rises little, or would level off below `least`."""
-    for _ in range(PARTS):
+    for _ in range(parts):
         trace = contender.advance(trainer, RACE_STEPS).trace
         behind = limit(trace, 9.0) < least
         if behind or limit(trace) - contender.bound < GAIN * per_point(problem):
@@ -55,7 +58,7 @@ def confirmed(problem: Problem, contenders: list[Contender], trainer: Trainer) -
         return True
     others = [c for c in contenders if len(c.rungs) == RUNGS and c is not best]
     for other in sorted(others, key=lambda c: -c.bound):
-        level_off(problem, other, trainer, best.bound - BEHIND * per_point(problem))
+        level_off(problem, other, trainer, best.bound - BEHIND * per_point(problem), PARTS // 2)
         if support(best, [other], weight) >= CONFIRMED:
             return True
     return False
@@ -81,7 +84,7 @@ def explore(
             best = max(contenders, key=lambda c: c.bound)
             least = best.bound - BEHIND * per_point(problem)
             if len(contender.rungs) <= RUNGS:
-                level_off(problem, contender, trainer, least)
+                level_off(problem, contender, trainer, least, PARTS)
             differs = support(contender, [best], problem.sample.weight) < REACHED
             if contender.bound >= least and differs:
                 improve(problem, contender, trainer)

@@ -90,21 +90,22 @@ def by_consensus(task: Task, rng: np.random.Generator) -> Guess:
     return Guess(members / np.maximum(members.sum(axis=1, keepdims=True), 1.0))
 
 
-def by_track(task: Task, rng: np.random.Generator) -> Guess:
+def by_track(task: Task, rng: np.random.Generator) -> Iterator[Guess]:
     """By tracking curves along a single input, from the left and from the right in turn."""
     x, y = task.sample.X[:, 0], task.sample.y
-    some = np.sort(rng.permutation(len(x))[:_TRACKED_POINTS])
-    side = (1.0, -1.0)[task.lap % 2]
-    some = some[np.argsort(side * x[some], kind="stable")]
-    member = np.full(len(x), -1)
-    tracks = follow(side * x[some], y[some], task.functions, task.clutter, rng)
-    member[some] = tracks.member
-    if len(some) < len(x):
-        # Curves change slowly with x: the nearest tracked point, mostly in y, is on the same curve.
-        stretch = np.hstack([task.sample.X / 0.1, y / 0.05])
-        member = member[some][KDTree(stretch[some]).query(stretch)[1]]
-    members = np.vstack([np.eye(task.functions), np.zeros(task.functions)])[member]
-    return Guess(members, tracks.lengthscale, tracks.noise_std)
+    while True:
+        some = np.sort(rng.permutation(len(x))[:_TRACKED_POINTS])
+        some = some[np.argsort(x[some], kind="stable")]
+        for tracks in follow(x[some], y[some], task.functions, task.clutter, rng):
+            member = np.full(len(x), -1)
+            member[some] = tracks.member
+            if len(some) < len(x):
+                # Curves change slowly with x: the nearest tracked point, mostly in y, is on the
+                # same curve.
+                stretch = np.hstack([task.sample.X / 0.1, y / 0.05])
+                member = member[some][KDTree(stretch[some]).query(stretch)[1]]
+            members = np.vstack([np.eye(task.functions), np.zeros(task.functions)])[member]
+            yield Guess(members, tracks.lengthscale, tracks.noise_std)
 
 
 def by_regression(task: Task, rng: np.random.Generator, *, affine: bool = False) -> Iterator[Guess]:
@@ -147,7 +148,7 @@ def _again(make: Callable[[Task, np.random.Generator], Guess]) -> Kind:
 KINDS: dict[str, Kind] = {
     "regression": by_regression,
     "affine": functools.partial(by_regression, affine=True),
-    "track": _again(by_track),
+    "track": by_track,
     "rank": _again(by_rank),
     "magnitude": _again(by_magnitude),
     "cluster": _again(by_cluster),

@@ -38,7 +38,9 @@ class _Curves(NamedTuple):
     covariance: Float[np.ndarray, "G S K"]
     slope_variance: Float[np.ndarray, "G S K"]
 
-    def ahead(self, distance: float, decay: Float[np.ndarray, "G 1 1"]) -> "_Curves":
+    def ahead(
+        self, distance: Float[np.ndarray, "G 1 1"], decay: Float[np.ndarray, "G 1 1"]
+    ) -> "_Curves":
         """Prediction step of the Kalman filters over this distance."""
         fade, turn = np.exp(-decay * distance), decay * distance
         a, b = fade * (1 + turn), fade * distance
@@ -79,9 +81,13 @@ def follow(
     curves: int,
     clutter: bool,
     rng: np.random.Generator,
-) -> Tracks:
-    """Track a number of curves from the first point to the last; `x` must be sorted."""
-    settings = np.array(list(itertools.product(LENGTHSCALES, NOISE_LEVELS)))
+) -> tuple[Tracks, Tracks]:
+    """Track a number of curves from the first point to the last, and from the last to the first, in
+    one pass; `x` must be sorted."""
+    one_way = np.array(list(itertools.product(LENGTHSCALES, NOISE_LEVELS)))
+    settings, ways = np.vstack([one_way, one_way]), np.repeat([0, 1], len(one_way))
+    distances = np.abs(np.stack([np.diff(s, prepend=s[:1]) for s in (x, x[::-1])], axis=1))[:, ways]
+    points = np.stack([y, y[::-1]], axis=1)[:, ways]
     decay = np.sqrt(3) / settings[:, 0, None, None]
     noise = settings[:, 1, None, None]
     shape = (len(settings), PARTICLES, curves)
@@ -96,9 +102,9 @@ def follow(
         on_curve = np.log1p(-CLUTTER) - np.log(curves)
     choices: list[np.ndarray] = []
     parents: list[np.ndarray | None] = []
-    for distance, point in zip(np.diff(x, prepend=x[:1]), y, strict=True):
-        state = state.ahead(float(distance), decay)
-        surprise = point - state.value
+    for distance, point in zip(distances, points, strict=True):
+        state = state.ahead(distance[:, None, None], decay)
+        surprise = point[:, None, None] - state.value
         total = state.variance + noise**2
         score = on_curve - 0.5 * (
             np.sum(surprise**2, axis=-1) / total + y.shape[1] * np.log(2 * np.pi * total)
@@ -117,8 +123,12 @@ def follow(
             log_weight = np.full_like(log_weight, -np.log(PARTICLES))
         choices.append(choice)
         parents.append(parent)
-    best = int(np.argmax(evidence))
-    return Tracks(_history(choices, parents, best, curves), *map(float, settings[best]))
+    there, back = (int(np.argmax(np.where(ways == way, evidence, -np.inf))) for way in (0, 1))
+    members = [_history(choices, parents, best, curves) for best in (there, back)]
+    return (
+        Tracks(members[0], *map(float, settings[there])),
+        Tracks(members[1][::-1], *map(float, settings[back])),
+    )
 
 
 def _logsumexp(values: Float[np.ndarray, "... J"]) -> Float[np.ndarray, "..."]:
