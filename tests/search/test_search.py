@@ -102,9 +102,13 @@ def test_curves_are_followed_through_their_crossings():
 
 def test_an_elbo_levels_off_where_its_gains_are_used_up():
     steps = np.arange(BLOCK)
-    assert limit(1 - 0.8**steps) == pytest.approx(1.0, abs=0.05)
+    # Between the limit of a single rate of decay and a multiple of the last gain.
+    values = 1 - 0.8**steps
+    later = values[-1] - values[BLOCK // 2]
+    assert limit(values, 0.0) == pytest.approx(1.0, abs=0.05)
+    assert limit(values) == values[-1] + 3 * later
     # What rises evenly may go on for some time; what falls has no further to go.
-    assert limit(steps.astype(float)) == steps[-1] + 9 * (steps[-1] - steps[BLOCK // 2])
+    assert limit(steps.astype(float)) > 2 * steps[-1]
     assert limit(-steps.astype(float)) == 0.0
     assert limit(np.zeros(0)) == -np.inf
 
@@ -130,7 +134,7 @@ def test_more_inducing_points_keep_what_was_learned():
     np.testing.assert_array_equal(*(kernel.lengthscale.value for kernel in kernels))
     noise = [model.process(1).noise_std.value for model in (trained, finer)]
     np.testing.assert_array_equal(*noise)
-    np.testing.assert_array_equal(finer.process(0).latent.inducing.value, problem.inducing)
+    np.testing.assert_array_equal(finer.process(0).latent.inducing.raw, problem.inducing)
     assert finer.gate.latent.q.shift.shape[-1] == len(problem.inducing)
 
 
@@ -219,7 +223,8 @@ def test_crossing_lines_are_followed_through_the_crossing():
     kept, *others = model.restarts_
     assert kept["kept"]
     assert not any(row["kept"] for row in others)
-    assert len(model.restarts_) == 8
+    # Rounds of eight starts, until a second one confirms the best.
+    assert len(model.restarts_) % 8 == 0
     assert all("dropped" in row["fate"] or row["fate"] == "finalist" for row in others)
 
 

@@ -120,7 +120,8 @@ def follow(
         if parent is not None:
             rows = np.arange(len(settings))[:, None]
             state = _Curves(*(part[rows, parent] for part in state))
-            log_weight = np.full_like(log_weight, -np.log(PARTICLES))
+            renewed = np.any(parent != np.arange(PARTICLES), axis=1, keepdims=True)
+            log_weight = np.where(renewed, -np.log(PARTICLES), log_weight)
         choices.append(choice)
         parents.append(parent)
     there, back = (int(np.argmax(np.where(ways == way, evidence, -np.inf))) for way in (0, 1))
@@ -140,13 +141,16 @@ def _logsumexp(values: Float[np.ndarray, "... J"]) -> Float[np.ndarray, "..."]:
 def _resampled(
     log_weight: Float[np.ndarray, "G S"], rng: np.random.Generator
 ) -> Int[np.ndarray, "G S"] | None:
-    """Parent of each particle by systematic resampling, if the effective sample size is low."""
+    """Parent of each particle: by systematic resampling where the effective sample size is low, and
+    the particle itself elsewhere; None if it is low nowhere."""
     weight = np.exp(log_weight)
-    if np.all(np.sum(weight**2, axis=1) < 2 / PARTICLES):
+    enough = np.sum(weight**2, axis=1, keepdims=True) < 2 / PARTICLES
+    if np.all(enough):
         return None
     marks = (np.arange(PARTICLES) + rng.uniform()) / PARTICLES
     ceilings = np.cumsum(weight, axis=1) / np.sum(weight, axis=1, keepdims=True)
-    return np.minimum(np.sum(ceilings[:, None, :] < marks[:, None], axis=-1), PARTICLES - 1)
+    parent = np.minimum(np.sum(ceilings[:, None, :] < marks[:, None], axis=-1), PARTICLES - 1)
+    return np.where(enough, np.arange(PARTICLES), parent)
 
 
 def _history(
