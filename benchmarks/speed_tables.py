@@ -33,6 +33,12 @@ def speed(found: Job) -> Iterator[str]:
         rows.append(["import, s", shown(found["import"])])
     for name, figure in found.get("first_fit", {}).items():
         rows.append([f"fit of the demo, {name.replace('_', ' ')}, s", shown(figure)])
+    for name, figure in found.get("fits", {}).items():
+        rows.append([f"fit of {name}, cold, s", str(figure.get("cold", figure.get("skipped")))])
+        if "again" in figure:
+            rows.append([f"fit of {name}, again, s", shown(figure["again"])])
+        if "product_ms" in figure:
+            rows.append(["a 600 × 600 product beside it, ms", shown(figure["product_ms"])])
     if "predict" in found:
         rows.append(["predict 100 000 points, s", shown(found["predict"])])
         rows.append(["points a second", f"{found['predict']['points_per_s']:,}"])

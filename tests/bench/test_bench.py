@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -126,6 +127,29 @@ def test_jobs_of_a_child_report_what_was_asked(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["", json.dumps({"do": "count", "to": 3})])
     child.main()
     assert json.loads(capsys.readouterr().out) == {"total": 3}
+
+
+def test_fits_are_timed_cold_and_again(monkeypatch):
+    def run_job(home, do, experiment, times):
+        if experiment == "broken":
+            return {"error": "no"}
+        return {"first": 9.0, "again": [1.0, 2.0, 6.0][:times], "product_ms": [8.0] * (times + 1)}
+
+    monkeypatch.setattr(fresh, "run_job", run_job)
+    found = fresh.fits({"often": 3, "once": 0, "broken": 1})
+    assert (found["often"]["cold"], found["often"]["again"]["median"]) == (9.0, 2.0)
+    assert found["once"].keys() == {"cold", "product_ms"}
+    assert found["broken"] == {"skipped": "no"}
+
+
+def test_a_child_times_its_first_fit_and_later_ones(monkeypatch):
+    calls = []
+    model = SimpleNamespace(fit=lambda X, y: calls.append((X, y)))
+    monkeypatch.setattr(child, "_task", lambda name, seed: (SimpleNamespace(X=1, y=2), model))
+    found = child.fits("noise", 2)
+    assert calls == [(1, 2)] * 3
+    assert (len(found["again"]), len(found["product_ms"])) == (2, 3)
+    assert min(found["product_ms"]) > 0
 
 
 def test_recovery_counts_what_was_found(monkeypatch):

@@ -8,6 +8,8 @@ import resource
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,13 @@ import numpy as np
 
 from dagp import datasets
 from dagp.bench.steps import regimes
-from dagp.bench.timing import seconds
+from dagp.bench.timing import product_ms, seconds
 from dagp.estimator import DAGP
 from dagp.experiments import judge
 from dagp.model.clutter import Noise
+from dagp.model.deep import DeepGP
 from dagp.model.gp import GP
+from dagp.model.process import ProcessPrior
 
 Row = dict[str, Any]
 
@@ -31,16 +35,35 @@ def fit_demo(times: int) -> Row:
     return {"seconds": [seconds(lambda: model.fit(data.X, data.y)) for _ in range(times)]}
 
 
+TASKS: dict[str, tuple[Callable[..., Any], list[ProcessPrior]]] = {
+    "multimodal": (datasets.multimodal, [GP()] * 4),
+    "noise": (partial(datasets.noise_separation, 0.4), [GP(), Noise()]),
+    "cartpole": (datasets.cartpole, [GP()] * 2),
+    "cartpole, two layers": (datasets.cartpole, [DeepGP(2)] * 2),
+    "cartpole, three layers": (datasets.cartpole, [DeepGP(3)] * 2),
+    "turbine": (datasets.turbine, [GP(), GP(), Noise()]),
+}
+"""Data and processes of the fits that are timed."""
+
+
+def _task(experiment: str, seed: int) -> tuple[Any, DAGP]:
+    draw, processes = TASKS[experiment]
+    return draw(random_state=seed), DAGP(processes=processes, random_state=seed)
+
+
+def fits(experiment: str, times: int) -> Row:
+    """Seconds of fits, of the first one and of `times` more in the same process, each beside the
+    milliseconds of a reference product."""
+    data, model = _task(experiment, 0)
+    rows = [(seconds(lambda: model.fit(data.X, data.y)), product_ms()) for _ in range(1 + times)]
+    taken, product = zip(*rows, strict=True)
+    return {"first": taken[0], "again": taken[1:], "product_ms": product}
+
+
 def recover(experiment: str, seed: int) -> Row:
     """A fit of one of the paper's experiments: seconds, and whether it recovered the truth."""
     cpu = time.process_time()
-    if experiment == "multimodal":
-        data, model = datasets.multimodal(random_state=seed), DAGP(4, random_state=seed)
-    elif experiment == "cartpole":
-        data, model = datasets.cartpole(random_state=seed), DAGP(2, random_state=seed)
-    else:
-        data = datasets.noise_separation(0.4, random_state=seed)
-        model = DAGP(processes=[GP(), Noise()], random_state=seed)
+    data, model = _task(experiment, seed)
     taken = seconds(lambda: model.fit(data.X, data.y))
     if experiment == "multimodal":
         gate = model.predict_assignment([[x] for x in judge.PROBES])
@@ -80,7 +103,7 @@ def memory(rows: int, batch: int | None, inducing: int, max_iter: int) -> Row:
     }
 
 
-JOBS = {"fit_demo": fit_demo, "recover": recover, "memory": memory}
+JOBS = {"fit_demo": fit_demo, "fits": fits, "recover": recover, "memory": memory}
 
 
 def main() -> None:

@@ -65,6 +65,22 @@ def first_fit(repeats: int) -> dict[str, Any]:
     return {name: summary(values, "s") for name, values in found.items()}
 
 
+def fits(plan: dict[str, int]) -> dict[str, Any]:
+    """Seconds of fits of each task: the first in a process, with an empty cache, and again."""
+    found = {}
+    for name, times in plan.items():
+        with cache_home() as home:
+            row = run_job(home, do="fits", experiment=name, times=times)
+        if "error" in row:
+            found[name] = {"skipped": row["error"]}
+            continue
+        found[name] = {
+            "cold": round(row["first"], 2),
+            "product_ms": summary(row["product_ms"], "ms"),
+        } | ({"again": summary(row["again"], "s")} if times else {})
+    return found
+
+
 def recovery(experiments: tuple[str, ...], seeds: int) -> dict[str, Any]:
     """Seconds of fits of the paper's experiments, cold and warm, and their recovery rates."""
     return {name: _recovered(name, seeds) for name in experiments}

@@ -28,6 +28,8 @@ class Plan(NamedTuple):
     repeats: int
     fits: int
     """Repeats of a fit in fresh processes."""
+    repeated_fits: dict[str, int]
+    """Further fits of each task in one process."""
     sizes: tuple[Size, ...]
     seeds: int
     """Data sets per experiment."""
@@ -45,6 +47,7 @@ SUITES: dict[str, Plan] = {
     "quick": Plan(
         repeats=3,
         fits=1,
+        repeated_fits={"multimodal": 3, "noise": 3},
         sizes=(REFERENCE, Size(1000, 4), Size(1000, inducing=25), Size(4000)),
         seeds=0,
         experiments=(),
@@ -52,7 +55,15 @@ SUITES: dict[str, Plan] = {
     ),
     "full": Plan(
         repeats=5,
-        fits=3,
+        fits=5,
+        repeated_fits={
+            "multimodal": 5,
+            "noise": 5,
+            "cartpole": 5,
+            "turbine": 0,
+            "cartpole, two layers": 0,
+            "cartpole, three layers": 0,
+        },
         sizes=(*_GRID, *_ROWS, *_BATCHES, *_LAYERS),
         seeds=3,
         experiments=("multimodal", "noise", "cartpole"),
@@ -135,6 +146,7 @@ def _predict(plan: Plan) -> dict[str, Any]:
 MEASUREMENTS: dict[str, Callable[[Plan], Any]] = {
     "import": lambda plan: fresh.import_s(plan.repeats),
     "first_fit": lambda plan: fresh.first_fit(plan.fits),
+    "fits": lambda plan: fresh.fits(plan.repeated_fits),
     "steps": _steps,
     "predict": _predict,
     "memory": lambda plan: [fresh.memory(*case) for case in plan.memory],

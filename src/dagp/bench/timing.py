@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 Summary = dict[str, Any]
 """Median with quartiles, or the reason why a measurement was skipped."""
@@ -17,6 +18,14 @@ def seconds(function: Callable[[], Any]) -> float:
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
+
+
+def product_ms(repeats: int = 20) -> float:
+    """Milliseconds of a product of two 600 × 600 matrices on one thread: how fast the machine is in
+    this minute."""
+    matrix = np.ones((600, 600))
+    with threadpool_limits(1, user_api="blas"):
+        return 1e3 * statistics.median(seconds(lambda: matrix @ matrix) for _ in range(repeats))
 
 
 def summary(values: Sequence[float], unit: str) -> Summary:

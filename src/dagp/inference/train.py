@@ -259,12 +259,14 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO
     """Settle every q, then one Adam step on the hyperparameters, noise and inducing inputs."""
     mask = trainable(state.model)
     moving, rest = eqx.partition(state.model, mask)
+    given, gate_before = state.responsibilities, state.gate
+    assert gate_before is not None
 
     def loss(moving: Any) -> tuple[Scalar, tuple[Any, PerProcess, GateMarginals, ELBO]]:
         model = eqx.combine(moving, rest)
         projection = model.project(batch.X)
         still = jax.lax.stop_gradient((model, projection))
-        settled = settle(*still, batch, state.responsibilities, state.gate, NaturalRates())
+        settled = settle(*still, batch, given, gate_before, NaturalRates())
         settled_rest = eqx.filter(settled, mask, inverse=True)
         bound, found, gate = elbo_and_responsibilities(
             eqx.combine(moving, settled_rest), projection, batch

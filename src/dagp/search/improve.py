@@ -225,11 +225,9 @@ def _gate_misses(problem: Problem, contender: Contender) -> bool:
     be. Neighbours are close in all inputs, or in one of them.
     """
     X, weight = problem.sample.X, problem.sample.weight
-    found, gate = (
-        to_host(part)[: len(X)]
-        for part in (contender.state.responsibilities, contender.state.gate.weights)
-    )
-    residual = weight[:, None] * (found - gate)
+    assert contender.state.gate is not None
+    found = to_host(contender.state.responsibilities)[: len(X)]
+    residual = weight[:, None] * (found - to_host(contender.state.gate.weights)[: len(X)])
     columns = [X[:, [d]] for d in range(X.shape[1])]
     return any(
         _excess(inputs, residual, near) > SURPRISE
