@@ -38,7 +38,7 @@ from dagp.search.confidence import Verdict
 from dagp.search.diagnosis import check_converged, check_finite, check_jitter, judge
 from dagp.search.factory import Problem, build, deepened, resumed
 from dagp.search.number import prune, with_fewer
-from dagp.search.race import Contender, ranked
+from dagp.search.race import FIRST_DROPPED, Contender, ranked
 from dagp.search.search import search, warm
 from dagp.search.starts import starts
 from dagp.search.subsample import SEARCH_ROWS, subsample
@@ -196,7 +196,7 @@ def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
         given = shard_rows(padded(start.responsibilities, len(data.X)))
         plain, bound = begin(build(problem, start), data, given, 0)
         if not np.isfinite(float(bound.value)):
-            failed = Contender(start, plain, status="diverged", fate="dropped after rung 1")
+            failed = Contender(start, plain, status="diverged", fate=FIRST_DROPPED)
             contenders.append(failed)
             states.append(None)
             continue
@@ -211,7 +211,7 @@ def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
             tol=-np.inf,
             **run,
         )
-        contender = Contender(start, result.state, fate="dropped after rung 1")
+        contender = Contender(start, result.state, fate=FIRST_DROPPED)
         contender.finish_rung(result)
         contenders.append(contender)
         states.append(state)

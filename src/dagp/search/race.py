@@ -26,6 +26,8 @@ RACE_STEPS = 2 * BLOCK
 """Steps of the later ones."""
 KEEP = 1 / 2
 """Share of the starts that is kept for the next rung."""
+DROPPED = "dropped after rung {}"
+FIRST_DROPPED = DROPPED.format(1)
 FINALISTS = 2
 """Starts that are improved by moves before one is chosen."""
 
@@ -65,6 +67,8 @@ class Contender:
     status: Status = "budget"
     """Why the last training run ended."""
     fate: str = "running"
+    levelled: bool = False
+    """Whether it has been trained until its ELBO levelled off, or would have done so too low."""
     plain: tuple[State, float] | None = None
     """State and ELBO before inducing inputs, layers or noise GPs were added."""
 
@@ -126,7 +130,7 @@ def race(
             running = _each_kind_first(running)
         keep = max(FINALISTS, int(np.ceil(len(running) * KEEP)))
         for contender in running[keep:]:
-            contender.fate = f"dropped after rung {rung}"
+            contender.fate = DROPPED.format(rung)
         running = running[:keep]
     for contender in running:
         contender.fate = "finalist"

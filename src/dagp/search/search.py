@@ -11,14 +11,14 @@ import numpy as np
 
 from dagp.core.sharding import shard_rows, to_host
 from dagp.inference.standardize import padded
-from dagp.inference.train import Result, begin, resume, settled
+from dagp.inference.train import LEARNING_RATE, Result, begin, resume, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.search.confidence import CONFIRMED, support
 from dagp.search.deepen import deepen
 from dagp.search.factory import Problem, Start, build, with_inducing
 from dagp.search.improve import GAIN, PROBE_STEPS, improve, per_point, renew_gate, simplify
 from dagp.search.inducing import choose_inducing
-from dagp.search.race import RACE_STEPS, Contender, limit, race, ranked
+from dagp.search.race import FIRST_DROPPED, RACE_STEPS, Contender, limit, race, ranked
 from dagp.search.starts import starts
 from dagp.search.trainer import StopSearchError, Trainer
 from dagp.search.usage import in_use
@@ -29,8 +29,6 @@ REACHED = 0.99
 """Share of equally assigned data from which a finalist has reached the best solution so far."""
 ROUNDS = 3
 """Most rounds of starts."""
-RUNGS = 2
-"""Rungs of a start that was not dropped after the first."""
 PARTS = 4
 """Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves; half as many for a
 start that may confirm it."""
@@ -43,6 +41,7 @@ def level_off(
     problem: Problem, contender: Contender, trainer: Trainer, least: float, parts: int
 ) -> None:
     """Train until the ELBO rises little, or would level off below `least`."""
+    contender.levelled = True
     for _ in range(parts):
         trace = contender.advance(trainer, RACE_STEPS).trace
         behind = limit(trace, 9.0) < least
@@ -56,7 +55,7 @@ def confirmed(problem: Problem, contenders: list[Contender], trainer: Trainer) -
     best = max(contenders, key=lambda c: c.bound)
     if support(best, contenders, weight) >= CONFIRMED:
         return True
-    others = [c for c in contenders if len(c.rungs) == RUNGS and c is not best]
+    others = [c for c in contenders if c.fate != FIRST_DROPPED and not c.levelled]
     for other in sorted(others, key=lambda c: -c.bound):
         level_off(problem, other, trainer, best.bound - BEHIND * per_point(problem), PARTS // 2)
         if support(best, [other], weight) >= CONFIRMED:
@@ -83,7 +82,7 @@ def explore(
         for contender in race(fresh, trainer):
             best = max(contenders, key=lambda c: c.bound)
             least = best.bound - BEHIND * per_point(problem)
-            if len(contender.rungs) <= RUNGS:
+            if not contender.levelled:
                 level_off(problem, contender, trainer, least, PARTS)
             differs = support(contender, [best], problem.sample.weight) < REACHED
             if contender.bound >= least and differs:
@@ -166,6 +165,8 @@ def use_all_inducing(problem: Problem, contender: Contender, trainer: Trainer) -
     if np.isfinite(float(bound.value)):
         contender.plain = contender.state, contender.bound
         contender.state, contender.bound = state, float(bound.value)
+        # Inducing inputs begin where they were chosen.
+        contender.rate = max(contender.rate, LEARNING_RATE / 3)
 
 
 def _all_in_use(problem: Problem, contender: Contender) -> bool:
