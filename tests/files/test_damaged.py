@@ -84,15 +84,17 @@ def test_a_newer_format_names_both_versions(saved, monkeypatch):
     monkeypatch.setattr(storage, "FORMAT", 7)
     storage.save(saved, "model", {}, {})
     monkeypatch.undo()
-    with pytest.raises(StorageError, match=r"version 7.*up to 2"):
+    with pytest.raises(StorageError, match=rf"version 7.*up to {storage.FORMAT}"):
         DAGP.load(saved)
 
 
 def test_an_older_format_is_migrated(tmp_path, monkeypatch):
     path = storage.save(tmp_path / "old.dagp", "thing", {"old": 1}, {"a": 1})
-    monkeypatch.setattr(storage, "FORMAT", 3)
+    monkeypatch.setattr(storage, "FORMAT", storage.FORMAT + 1)
     monkeypatch.setitem(
-        migrations.MIGRATIONS, 2, lambda d: {**d, "about": {"new": d["about"]["old"]}}
+        migrations.MIGRATIONS,
+        storage.FORMAT - 1,
+        lambda d: {**d, "about": {"new": d["about"]["old"]}},
     )
     assert storage.describe(path).about == {"new": 1}
     assert storage.load(path, "thing") == {"a": 1}

@@ -76,7 +76,7 @@ def test_it_predicts_as_it_did(kind):
 def test_saved_again_it_is_the_same_model(kind, tmp_path):
     old = DAGP.load(FOLDER / f"{kind}.dagp")
     new = DAGP.load(old.save(tmp_path / "new.dagp"))
-    assert storage.describe(tmp_path / "new.dagp").version == 2
+    assert storage.describe(tmp_path / "new.dagp").version == storage.FORMAT
     X = np.load(FOLDER / f"{kind}.npz")["X"]
     for one, other in ((old.predict_mixture(X), new.predict_mixture(X)),):
         np.testing.assert_array_equal(one.means, other.means)

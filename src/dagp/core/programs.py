@@ -5,6 +5,7 @@ outside of other transformations; everywhere else, `program` is ``jax.jit``. The
 runs either way, so results do not depend on what is on disk.
 """
 
+import collections
 import functools
 import importlib
 import io
@@ -198,6 +199,8 @@ def _save(key: str, compiled: Any) -> None:
 
 def _find_class(module: str, name: str) -> Any:
     """A class that a file names, or one of the functions by which JAX restores its own."""
+    if (module, name) == ("collections", "OrderedDict"):
+        return collections.OrderedDict
     if module.split(".")[0] in _PACKAGES:
         found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
         if isinstance(found, type) or name.lstrip("_").startswith("unpickle"):

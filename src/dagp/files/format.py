@@ -28,7 +28,7 @@ from dagp.files.migrations import MIGRATIONS
 
 MAGIC = b"\x89DAGP\r\n\x1a"
 """Eight bytes that no text file starts with, and that a transfer as text would change."""
-FORMAT = 2
+FORMAT = 3
 """Version 2 names classes by tags, version 1 (dagp 0.1) by module paths; see `migrations`."""
 
 _PREFIX = struct.Struct("<8sIQ32s")

@@ -112,5 +112,25 @@ def _renamed(node: Any, renaming: Callable[[str], tuple[str, Mapping[str, str]]]
     return node
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_format_1}
+def _from_format_2(description: dict[str, Any]) -> dict[str, Any]:
+    # Marginals of the gate are part of the state of a training run.
+    return {**description, "tree": _with_field(description["tree"], "inference/State", "gate")}
+
+
+def _with_field(node: Any, tag: str, field: str) -> Any:
+    """An encoded tree in which all objects of a class have one more field, which is None."""
+    if isinstance(node, list):
+        return [_with_field(item, tag, field) for item in node]
+    if not isinstance(node, dict):
+        return node
+    node = {key: _with_field(value, tag, field) for key, value in node.items()}
+    if node.get("!") == tag:
+        node["fields"] = {**node["fields"], field: None}
+    return node
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _from_format_1,
+    2: _from_format_2,
+}
 """Migration from each format version to the next."""
