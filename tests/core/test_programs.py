@@ -343,3 +343,14 @@ def test_results_do_not_depend_on_what_is_kept(home):
     assert found[0] == found[1] == found[2]
     # The last process has neither traced nor compiled anything.
     assert messages == ""
+
+
+def test_where_jax_keeps_programs_itself_we_do_not(home, tmp_path):
+    own = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    for _ in range(3):
+        assert run(STACK, home, **own).communicate(timeout=120)[0] == "9.0\n"
+    assert files(tmp_path / "jax")
+    assert files(home) == []

@@ -89,7 +89,7 @@ class Program:
         # Without the signature of the function: its arguments are others.
         del of_leaves.__wrapped__
         jitted = jax.jit(of_leaves, compiler_options=_OPTIONS)
-        if cache_folder() is None:
+        if cache_folder() is None or _jax_keeps_programs():
             return jitted
         try:
             key = program_key(self, tree, types, (_context(), _OPTIONS))
@@ -139,6 +139,13 @@ def _tried() -> bool:
 def _is_plain_setting() -> bool:
     """Whether programs run on a single CPU device, compiled."""
     return jax.default_backend() == "cpu" and jax.device_count() == 1 and not any(_context()[1:])
+
+
+def _jax_keeps_programs() -> bool:
+    """Whether the user has set JAX's own cache: a program that was read from there can be written
+    again, but lacks some of its functions when it is read back."""
+    flags: Any = jax.config
+    return bool(flags.jax_enable_compilation_cache and flags.jax_compilation_cache_dir)
 
 
 def _signature(leaf: Any) -> Any:
