@@ -1,9 +1,9 @@
 """Files of compiled programs: whole or absent, checked before they are read, bounded in size.
 
-A compiled program is machine code: whoever can write such a file can run code as its reader. Files
-are therefore trusted by where they lie, in a folder that only the current user can write to, and
-not by what they hold; the checksum detects damage. No failure here is an error for the user: a
-program that cannot be read is compiled, and one that cannot be written is not kept.
+A compiled program is machine code: write access to such a file is the right to run code as its
+reader. Files are therefore trusted by where they lie, in a folder that only the current user can
+write to, and not by what they hold; the checksum detects damage. No failure here is an error for
+the user: a program that cannot be read is compiled, and one that cannot be written is not kept.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ def cache_folder() -> Path | None:
 
 
 def _is_private(status: os.stat_result) -> bool:
-    """Whether a file or folder belongs to the current user and nobody else can write to it."""
+    """Whether a file or folder belongs to the current user, who alone can write to it."""
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 

@@ -24,7 +24,7 @@ from dagp.core.program_keys import UnknownCodeError, program_key
 _TRIED = ("0.8.", "0.9.")
 """Versions of JAX with which reading programs and the compiler options have been tried."""
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}
-"""Compiles in two thirds of the time; the programs run equally fast."""
+"""Compiles in two thirds to four fifths of the time; the programs run equally fast."""
 _SCALARS = (bool, int, float, complex)
 _PACKAGES = ("dagp", "equinox", "jax", "jaxlib", "numpy", "optax")
 """Packages whose classes a file may name."""
@@ -165,7 +165,7 @@ def _is_local(leaf: Any) -> bool:
     """Whether an argument is on the host, or on the device that JAX chose."""
     if isinstance(leaf, (np.ndarray, np.generic, *_SCALARS)):
         return True
-    # Tracers, and arrays that somebody has put on a device.
+    # Neither a tracer nor an array that was put on a device explicitly.
     return isinstance(leaf, jax.Array) and not getattr(leaf, "committed", True)
 
 

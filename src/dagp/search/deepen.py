@@ -25,8 +25,7 @@ DEEPENINGS = (
 """Initialisations of deep GPs. Both stretch the length scales of the last layer, so that the inner
 layers model the rapid variation: from almost certain inner values, or from those of the prior."""
 DEEPENING_RATE = 0.1
-"""Learning rate to begin with: lower than that of single layers, whose association is not at stake
-any more."""
+"""Learning rate to begin with, lower than that of single layers."""
 DEEPENING_STEPS, LONGER = 4 * BLOCK, 8
 """Steps of each before the best continues, and how many times as many with fewer than `FEW` data
 points: trials are cheap there, and some initialisations overtake others late."""
