@@ -48,7 +48,7 @@ def deepen(problem: Problem, contender: Contender, trainer: Trainer, max_iter: i
         best = _with_noise_gps(problem, contender, plain, trainer)
     else:
         best = _with_layers(problem, contender, models, trainer)
-    contender.plain = contender.plain or (contender.state, contender.bound)
+    contender.keep_plain()
     contender.adopt(best.result())
     contender.moves += best.moves
     contender.rungs.append(best.bound)

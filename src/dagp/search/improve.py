@@ -266,5 +266,6 @@ def simplify(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         # Stopping at the target, because a longer run might revert.
         result = attempt(contender, trial, trainer, target, stop_at_target=True)
         if result.bound > target:
+            contender.keep_plain()
             contender.adopt(result)
             trials = promising(problem, contender, trainer, SIMPLER, tried)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dagp.core.sharding import to_host
 from dagp.core.typing import Float
 from dagp.inference import parallel
 from dagp.inference.train import (
@@ -19,6 +20,7 @@ from dagp.inference.train import (
 )
 from dagp.search.factory import Start
 from dagp.search.trainer import Trainer
+from dagp.search.usage import agreement
 
 FIRST_STEPS = BLOCK
 """Steps of the first rung."""
@@ -28,6 +30,8 @@ KEEP = 1 / 2
 """Share of the starts that is kept for the next rung."""
 DROPPED = "dropped after rung {}"
 FIRST_DROPPED = DROPPED.format(1)
+REACHED = 0.99
+"""Share of equally assigned data from which a contender has reached the solution of another."""
 FINALISTS = 2
 """Starts that are improved by moves before one is chosen."""
 
@@ -69,11 +73,18 @@ class Contender:
     fate: str = "running"
     levelled: bool = False
     """Whether it has been trained until its ELBO levelled off, or would have done so too low."""
+    improved: bool = False
+    """Whether moves have been tried on it."""
     plain: tuple[State, float] | None = None
-    """State and ELBO before inducing inputs, layers or noise GPs were added."""
+    """State and ELBO before it was simplified or deepened, or inducing inputs were added."""
+
+    def keep_plain(self) -> None:
+        """Remember the current state as one that compares with other starts."""
+        if self.plain is None:
+            self.plain = self.state, self.bound
 
     def undeepened(self) -> "Contender":
-        """As other starts are: without added inducing inputs, layers and noise GPs."""
+        """As other starts are: neither simplified nor deepened, without more inducing inputs."""
         return (
             self if self.plain is None else replace(self, state=self.plain[0], bound=self.plain[1])
         )
@@ -129,9 +140,11 @@ def race(
         if rung == 1:
             running = _each_kind_first(running)
         keep = max(FINALISTS, int(np.ceil(len(running) * KEEP)))
-        for contender in running[keep:]:
-            contender.fate = DROPPED.format(rung)
-        running = running[:keep]
+        kept = _distinct(running, trainer)[:keep]
+        for contender in running:
+            if not any(contender is other for other in kept):
+                contender.fate = DROPPED.format(rung)
+        running = kept
     for contender in running:
         contender.fate = "finalist"
     return running
@@ -151,6 +164,17 @@ def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: i
     for index, (contender, result) in enumerate(zip(running, results, strict=True)):
         contender.finish_rung(result)
         trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
+
+
+def _distinct(contenders: list[Contender], trainer: Trainer) -> list[Contender]:
+    """Without those that have reached the solution of an earlier one."""
+    weight = to_host(trainer.batch.weight)
+    found: list[tuple[Contender, np.ndarray]] = []
+    for contender in contenders:
+        own = to_host(contender.state.responsibilities)
+        if all(agreement(own, other, weight) < REACHED for _, other in found):
+            found.append((contender, own))
+    return [contender for contender, _ in found]
 
 
 def _each_kind_first(contenders: list[Contender]) -> list[Contender]:

@@ -18,17 +18,18 @@ from dagp.search.deepen import deepen
 from dagp.search.factory import Problem, Start, build, with_inducing
 from dagp.search.improve import GAIN, PROBE_STEPS, improve, per_point, renew_gate, simplify
 from dagp.search.inducing import choose_inducing
-from dagp.search.race import FIRST_DROPPED, RACE_STEPS, Contender, limit, race, ranked
+from dagp.search.race import FIRST_DROPPED, RACE_STEPS, REACHED, Contender, limit, race, ranked
 from dagp.search.starts import starts
 from dagp.search.trainer import StopSearchError, Trainer
 from dagp.search.usage import in_use
 
 BEHIND = 0.1
 """A finalist this far behind, per data point, is not improved by moves."""
-REACHED = 0.99
-"""Share of equally assigned data from which a finalist has reached the best solution so far."""
 ROUNDS = 3
 """Most rounds of starts."""
+UNDECIDED = 5 * GAIN
+"""Two improved finalists that differ by less, per data point, are equally good: another round would
+not decide between them."""
 PARTS = 4
 """Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves; half as many for a
 start that may confirm it."""
@@ -63,6 +64,13 @@ def confirmed(problem: Problem, contenders: list[Contender], trainer: Trainer) -
     return False
 
 
+def undecided(problem: Problem, contenders: list[Contender]) -> bool:
+    """Whether two improved finalists are equally good and differ."""
+    best, *others = sorted((c for c in contenders if c.improved), key=lambda c: -c.bound)
+    least = best.bound - UNDECIDED * per_point(problem)
+    return any(other.bound > least for other in others)
+
+
 def explore(
     problem: Problem,
     trainer: Trainer,
@@ -87,8 +95,11 @@ def explore(
             differs = support(contender, [best], problem.sample.weight) < REACHED
             if contender.bound >= least and differs:
                 improve(problem, contender, trainer)
+                contender.improved = True
             if n_init == 1 or confirmed(problem, contenders, trainer):
                 return
+        if undecided(problem, contenders):
+            return
 
 
 def close_rivals(problem: Problem, best: Contender, contenders: list[Contender]) -> list[Contender]:
@@ -163,7 +174,7 @@ def use_all_inducing(problem: Problem, contender: Contender, trainer: Trainer) -
     model = with_inducing(problem, contender.start, contender.state.model)
     state, bound = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
     if np.isfinite(float(bound.value)):
-        contender.plain = contender.state, contender.bound
+        contender.keep_plain()
         contender.state, contender.bound = state, float(bound.value)
         # Inducing inputs begin where they were chosen.
         contender.rate = max(contender.rate, LEARNING_RATE / 3)

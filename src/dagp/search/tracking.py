@@ -17,6 +17,8 @@ LENGTHSCALES = (0.3, 0.6, 1.2)
 NOISE_LEVELS = (0.02, 0.05, 0.1, 0.2)
 """In standardised units."""
 PARTICLES = 64
+CHECKED, LOST = 24, 20.0
+"""After every so many points, settings whose log evidence is this far behind are given up."""
 CLUTTER = 0.2
 """Share of the points that belong to no curve, where there is clutter."""
 
@@ -86,30 +88,26 @@ def follow(
     one pass; `x` must be sorted."""
     one_way = np.array(list(itertools.product(LENGTHSCALES, NOISE_LEVELS)))
     settings, ways = np.vstack([one_way, one_way]), np.repeat([0, 1], len(one_way))
-    distances = np.abs(np.stack([np.diff(s, prepend=s[:1]) for s in (x, x[::-1])], axis=1))[:, ways]
-    points = np.stack([y, y[::-1]], axis=1)[:, ways]
-    decay = np.sqrt(3) / settings[:, 0, None, None]
-    noise = settings[:, 1, None, None]
+    distances = np.abs(np.stack([np.diff(s, prepend=s[:1]) for s in (x, x[::-1])], axis=1))
+    points = np.stack([y, y[::-1]], axis=1)
     shape = (len(settings), PARTICLES, curves)
     level, one = np.zeros((*shape, y.shape[1])), np.ones(shape)
-    state = _Curves(level, level, one, 0 * one, decay**2 * one)
+    state = _Curves(level, level, one, 0 * one, 3 / settings[:, 0, None, None] ** 2 * one)
     log_weight = np.full(shape[:2], -np.log(PARTICLES))
     evidence = np.zeros(len(settings))
-    width = np.ptp(y, axis=0)
-    off_curve, on_curve = -np.inf, -np.log(curves)
-    if clutter:
-        off_curve = np.log(CLUTTER) - np.sum(np.log(np.where(width > 0, width, 1.0)))
-        on_curve = np.log1p(-CLUTTER) - np.log(curves)
-    choices: list[np.ndarray] = []
-    parents: list[np.ndarray | None] = []
-    for distance, point in zip(distances, points, strict=True):
-        state = state.ahead(distance[:, None, None], decay)
-        surprise = point[:, None, None] - state.value
-        total = state.variance + noise**2
-        score = on_curve - 0.5 * (
-            np.sum(surprise**2, axis=-1) / total + y.shape[1] * np.log(2 * np.pi * total)
-        )
-        score = np.concatenate([score, np.full((*shape[:2], 1), off_curve)], axis=-1)
+    density = _Densities.of(y, curves, clutter)
+    history: list[_Past] = []
+    group = np.arange(len(settings))
+    for number, (distance, point) in enumerate(zip(distances, points, strict=True)):
+        if number % CHECKED == CHECKED - 1:
+            best = np.array([np.max(evidence[ways[group] == way]) for way in (0, 1)])
+            kept = evidence > best[ways[group]] - LOST
+            group, evidence, log_weight = group[kept], evidence[kept], log_weight[kept]
+            state = _Curves(*(part[kept] for part in state))
+        decay, noise = np.sqrt(3) / settings[group, 0, None, None], settings[group, 1, None, None]
+        state = state.ahead(distance[ways[group], None, None], decay)
+        surprise = point[ways[group], None, None] - state.value
+        score = density.log_scores(surprise, state.variance + noise**2)
         log_weight = log_weight + _logsumexp(score)
         gumbel = -np.log(-np.log(rng.uniform(1e-12, 1, score.shape)))
         choice = np.argmax(score + gumbel, axis=-1)
@@ -118,18 +116,51 @@ def follow(
         evidence, log_weight = evidence + step, log_weight - step[:, None]
         parent = _resampled(log_weight, rng)
         if parent is not None:
-            rows = np.arange(len(settings))[:, None]
-            state = _Curves(*(part[rows, parent] for part in state))
+            state = _Curves(*(part[np.arange(len(group))[:, None], parent] for part in state))
             renewed = np.any(parent != np.arange(PARTICLES), axis=1, keepdims=True)
             log_weight = np.where(renewed, -np.log(PARTICLES), log_weight)
-        choices.append(choice)
-        parents.append(parent)
-    there, back = (int(np.argmax(np.where(ways == way, evidence, -np.inf))) for way in (0, 1))
-    members = [_history(choices, parents, best, curves) for best in (there, back)]
+        history.append(_Past(group, choice, parent))
+    there, back = (
+        int(group[np.argmax(np.where(ways[group] == w, evidence, -np.inf))]) for w in (0, 1)
+    )
+    members = [_ancestry(history, best, curves) for best in (there, back)]
     return (
         Tracks(members[0], *map(float, settings[there])),
         Tracks(members[1][::-1], *map(float, settings[back])),
     )
+
+
+class _Densities(NamedTuple):
+    """Log probabilities of a point, besides the Gaussian one of a curve."""
+
+    on_curve: float
+    off_curve: float
+    outputs: int
+
+    @staticmethod
+    def of(y: Float[np.ndarray, "N P"], curves: int, clutter: bool) -> "_Densities":
+        if not clutter:
+            return _Densities(-np.log(curves), -np.inf, y.shape[1])
+        width = np.ptp(y, axis=0)
+        off_curve = np.log(CLUTTER) - np.sum(np.log(np.where(width > 0, width, 1.0)))
+        return _Densities(np.log1p(-CLUTTER) - np.log(curves), off_curve, y.shape[1])
+
+    def log_scores(
+        self, surprise: Float[np.ndarray, "G S K P"], total: Float[np.ndarray, "G S K"]
+    ) -> Float[np.ndarray, "G S J"]:
+        """Of every curve and, last, of none."""
+        squares = np.sum(surprise**2, axis=-1) / total
+        score = self.on_curve - 0.5 * (squares + self.outputs * np.log(2 * np.pi * total))
+        none = np.full((*score.shape[:2], 1), self.off_curve)
+        return np.concatenate([score, none], axis=-1)
+
+
+class _Past(NamedTuple):
+    """Settings followed at a point, the curve each particle chose, and its parent."""
+
+    group: Int[np.ndarray, " G"]
+    choice: Int[np.ndarray, "G S"]
+    parent: Int[np.ndarray, "G S"] | None
 
 
 def _logsumexp(values: Float[np.ndarray, "... J"]) -> Float[np.ndarray, "..."]:
@@ -153,13 +184,12 @@ def _resampled(
     return np.where(enough, np.arange(PARTICLES), parent)
 
 
-def _history(
-    choices: list[np.ndarray], parents: list[np.ndarray | None], group: int, curves: int
-) -> Int[np.ndarray, " N"]:
+def _ancestry(history: list[_Past], setting: int, curves: int) -> Int[np.ndarray, " N"]:
     """Curve of every point along the ancestry of one surviving particle."""
     particle, labels = 0, []
-    for choice, parent in zip(reversed(choices), reversed(parents), strict=True):
-        particle = particle if parent is None else int(parent[group, particle])
-        labels.append(int(choice[group, particle]))
+    for group, choice, parent in reversed(history):
+        row = np.searchsorted(group, setting)
+        particle = particle if parent is None else int(parent[row, particle])
+        labels.append(int(choice[row, particle]))
     labels = np.array(labels[::-1])
     return np.where(labels == curves, -1, labels)
