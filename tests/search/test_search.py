@@ -1,7 +1,6 @@
 """Starts, moves and the race."""
 
 import re
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -19,12 +18,12 @@ from dagp.inference.standardize import (
     to_batch,
     to_device_batch,
 )
-from dagp.inference.train import BLOCK, Result, State, begin
+from dagp.inference.train import Result, begin
 from dagp.search import moves
 from dagp.search.factory import Problem, Start, build, with_inducing
-from dagp.search.improve import Trial, _distinct, _excess, attempt, renew_gate
+from dagp.search.improve import _excess, renew_gate
 from dagp.search.inducing import choose_inducing, k_means
-from dagp.search.race import Contender, limit, race
+from dagp.search.race import Contender
 from dagp.search.search import search
 from dagp.search.starts import KINDS, Task, starts
 from dagp.search.tracking import follow
@@ -98,28 +97,6 @@ def test_curves_are_followed_through_their_crossings():
         assert adjusted_rand_score(data.process[order][clear], tracks.member[clear]) > 0.97
         # The noise is 5 % of one unit of y; the setting next to that must win.
         assert tracks.noise_std in (0.02, 0.05)
-
-
-def test_an_elbo_levels_off_where_its_gains_are_used_up():
-    steps = np.arange(BLOCK)
-    # Between the limit of a single rate of decay and a multiple of the last gain.
-    values = 1 - 0.8**steps
-    later = values[-1] - values[BLOCK // 2]
-    assert limit(values, 0.0) == pytest.approx(1.0, abs=0.05)
-    assert limit(values) == values[-1] + 3 * later
-    # What rises evenly may go on for some time; what falls has no further to go.
-    assert limit(steps.astype(float)) > 2 * steps[-1]
-    assert limit(-steps.astype(float)) == 0.0
-    assert limit(np.zeros(0)) == -np.inf
-
-
-def test_trials_that_end_alike_are_tried_once():
-    first, other, rejected = trial_of(40), trial_of(20), {}
-    proposal = first.proposal._replace(name="another way")
-    same = first._replace(proposal=proposal, state=state_where(39))
-    found = _distinct([first, same, other], ROWS, rejected)
-    assert [trial is one for trial, one in zip(found, (first, other), strict=True)] == [True] * 2
-    assert list(rejected) == ["another way"]
 
 
 def test_more_inducing_points_keep_what_was_learned():
@@ -290,98 +267,6 @@ def test_units_ignore_a_few_wild_values():
     other = Units.of(sample_of(y[:, None], wild))
     assert plain.y_unit[0] == pytest.approx(1.0, rel=0.1)
     assert other.y_unit[0] == pytest.approx(plain.y_unit[0], rel=0.1)
-
-
-HOME = np.eye(2)[np.repeat([0, 1], 50)]
-ROWS = to_batch(sample_of(np.arange(100.0)[:, None], np.zeros(100)), 2)
-
-
-def state_where(points):
-    """A state in which the first so many points have changed hands."""
-    shares = HOME.copy()
-    shares[:points] = 1 - shares[:points]
-    return State(None, np.concatenate([shares, np.full((len(ROWS.X) - 100, 2), 0.5)]), None)
-
-
-def trial_of(points, bound=0.0):
-    state = state_where(points)
-    proposal = moves.Proposal("a move", frozenset((0, 1)), state.responsibilities[:100])
-    return Trial(proposal, state, bound)
-
-
-@pytest.mark.parametrize(
-    ("moved", "left", "returned"),
-    [(40, 0, True), (40, 1, True), (40, 2, False), (40, 40, False), (4, 1, True), (4, 2, False)],
-)
-def test_a_proposal_has_gone_back_when_little_of_it_is_left(moved, left, returned):
-    assert trial_of(moved).returned(state_where(left), state_where(0), ROWS) == returned
-
-
-class Stage(NamedTuple):
-    """Where a stage of an attempt ends."""
-
-    bound: float
-    left: int
-
-
-@pytest.mark.parametrize(
-    ("stages", "stop_at_target", "bound"),
-    [
-        ([Stage(2.5, 40), Stage(6.0, 40)], False, 6.0),
-        # Back home, and no higher than there.
-        ([Stage(4.0, 0)], False, 4.0),
-        # Back home, but higher.
-        ([Stage(6.0, 0), Stage(7.0, 0)], False, 7.0),
-        # Too slow.
-        ([Stage(0.5, 40)], False, 0.5),
-        ([Stage(-np.inf, 40)], False, -np.inf),
-        # Content with what it has.
-        ([Stage(6.0, 40)], True, 6.0),
-        # Down at first, but there are few of these.
-        ([Stage(-2.0, 40), Stage(6.0, 40)], True, 6.0),
-        ([Stage(-2.0, 0)], True, -2.0),
-        # What was reached is not lost again.
-        ([Stage(6.0, 40), Stage(-np.inf, 40)], False, 6.0),
-    ],
-)
-def test_an_attempt_is_given_up_halfway_or_runs_to_its_end(
-    stages, stop_at_target, bound, monkeypatch
-):
-    left = list(stages)
-
-    def run(state, *_, rate=0.1, **__):
-        stage = left.pop(0)
-        # From zero, evenly.
-        trace = np.linspace(0.0, stage.bound if np.isfinite(stage.bound) else 0.0, BLOCK)
-        return Result(state_where(stage.left), stage.bound, trace, "budget", rate)
-
-    monkeypatch.setattr("dagp.search.trainer.train", run)
-    contender = Contender(Start("rank", HOME, 1.0, 1.0), state_where(0), bound=4.5)
-    result = attempt(contender, trial_of(40), Trainer(ROWS, 1e-3), 5.0, stop_at_target)
-    assert (left, result.bound, len(result.trace)) == ([], bound, BLOCK * len(stages))
-    assert contender.moves == [("a move", bound - 4.5)]
-
-
-class Runner(Contender):
-    """A contender whose bounds are known in advance."""
-
-    def advance(self, *_, **__):
-        self.bound = self.start.noise_std
-        self.rungs.append(self.bound)
-
-
-def test_the_best_of_each_kind_survives_the_first_rung():
-    bounds = {"rank": (9.0, 8.0, 7.0, 6.0), "magnitude": (2.0, 1.0), "cluster": (3.0, 0.0)}
-    field = [
-        Runner(Start(kind, np.zeros((1, 1)), 1.0, bound), None)
-        for kind, values in bounds.items()
-        for bound in values
-    ]
-    finalists = race(field, Trainer(None, 1e-3))
-    assert [c.bound for c in finalists] == [9.0, 8.0]
-    second = {c.bound for c in field if len(c.rungs) == 2}
-    assert second == {9.0, 8.0, 3.0, 2.0}
-    assert sum(c.fate == "dropped after rung 1" for c in field) == 4
 
 
 def test_a_fit_compiles_two_programs_and_hardly_anything_else(caplog):

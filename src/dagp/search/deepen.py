@@ -13,7 +13,7 @@ from dagp.inference.train import BLOCK, begin
 from dagp.model.association import DataAssociation
 from dagp.model.process import Deepening, ProcessPrior
 from dagp.search.factory import Problem, build, deepened
-from dagp.search.improve import FEW, improve
+from dagp.search.improve import FEW, improve, level_off
 from dagp.search.moves import annex, extend, merge, split, swap
 from dagp.search.race import RACE_STEPS, Contender
 from dagp.search.trainer import Trainer
@@ -99,6 +99,7 @@ def _with_noise_gps(
         return ways[0]
     ways = sorted(ways, key=lambda way: -way.bound)[:TRIED]
     for way in ways:
+        level_off(problem, way, trainer, -np.inf)
         improve(problem, way, trainer, MOVES)
     return max(ways, key=lambda way: way.bound)
 

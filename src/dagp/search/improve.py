@@ -14,7 +14,7 @@ from dagp.model.association import Batch
 from dagp.model.gates import ConstantGate
 from dagp.search.factory import Problem, build
 from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
-from dagp.search.race import Contender, limit
+from dagp.search.race import RACE_STEPS, Contender, limit
 from dagp.search.trainer import Trainer
 
 PROBE_STEPS = 6
@@ -40,6 +40,9 @@ NEIGHBOURS, SURPRISE = (8, 32), 2.5
 which their excess is no chance."""
 GAIN = 2e-3
 """Least gain of a move, per data point: more than a few steps of training would gain."""
+PARTS = 4
+"""Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves; half as many for a
+start that may confirm it."""
 PARSIMONY = 0.2
 """Loss of the ELBO accepted, per reassigned point, for one process in place of two.
 
@@ -73,6 +76,18 @@ def moved(responsibilities: np.ndarray, home: State, batch: Batch) -> float:
     before, weight = to_host(home.responsibilities)[:N], to_host(batch.weight)[:N]
     # A moved point changes two responsibilities, and so counts twice.
     return 0.5 * float(weight @ np.abs(responsibilities - before).sum(axis=1))
+
+
+def level_off(
+    problem: Problem, contender: Contender, trainer: Trainer, least: float, parts: int = PARTS
+) -> None:
+    """Train until the ELBO rises little, or would level off below `least`."""
+    contender.levelled = True
+    for _ in range(parts):
+        trace = contender.advance(trainer, RACE_STEPS).trace
+        behind = limit(trace, 9.0) < least
+        if behind or limit(trace) - contender.bound < GAIN * per_point(problem):
+            return
 
 
 class Trial(NamedTuple):

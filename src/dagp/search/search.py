@@ -16,9 +16,18 @@ from dagp.model.association import Batch, DataAssociation
 from dagp.search.confidence import CONFIRMED, support
 from dagp.search.deepen import deepen
 from dagp.search.factory import Problem, Start, build, with_inducing
-from dagp.search.improve import GAIN, PROBE_STEPS, improve, per_point, renew_gate, simplify
+from dagp.search.improve import (
+    GAIN,
+    PARTS,
+    PROBE_STEPS,
+    improve,
+    level_off,
+    per_point,
+    renew_gate,
+    simplify,
+)
 from dagp.search.inducing import choose_inducing
-from dagp.search.race import FIRST_DROPPED, RACE_STEPS, REACHED, Contender, limit, race, ranked
+from dagp.search.race import FIRST_DROPPED, RACE_STEPS, REACHED, Contender, race, ranked
 from dagp.search.starts import starts
 from dagp.search.trainer import StopSearchError, Trainer
 from dagp.search.usage import in_use
@@ -30,24 +39,9 @@ ROUNDS = 3
 UNDECIDED = 5 * GAIN
 """Two improved finalists that differ by less, per data point, are equally good: another round would
 not decide between them."""
-PARTS = 4
-"""Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves; half as many for a
-start that may confirm it."""
 SEARCH_INDUCING = 48
 """Inducing inputs while associations are compared, which costs their number squared. The best one
 is trained with all of them."""
-
-
-def level_off(
-    problem: Problem, contender: Contender, trainer: Trainer, least: float, parts: int
-) -> None:
-    """Train until the ELBO rises little, or would level off below `least`."""
-    contender.levelled = True
-    for _ in range(parts):
-        trace = contender.advance(trainer, RACE_STEPS).trace
-        behind = limit(trace, 9.0) < least
-        if behind or limit(trace) - contender.bound < GAIN * per_point(problem):
-            return
 
 
 def confirmed(problem: Problem, contenders: list[Contender], trainer: Trainer) -> bool:
@@ -64,11 +58,10 @@ def confirmed(problem: Problem, contenders: list[Contender], trainer: Trainer) -
     return False
 
 
-def undecided(problem: Problem, contenders: list[Contender]) -> bool:
-    """Whether two improved finalists are equally good and differ."""
-    best, *others = sorted((c for c in contenders if c.improved), key=lambda c: -c.bound)
-    least = best.bound - UNDECIDED * per_point(problem)
-    return any(other.bound > least for other in others)
+def undecided(points: float, contenders: list[Contender]) -> bool:
+    """Whether two improved finalists are equally good, for this number of data points."""
+    bounds = sorted((c.bound for c in contenders if c.improved), reverse=True)
+    return len(bounds) > 1 and bounds[1] > bounds[0] - UNDECIDED * points
 
 
 def explore(
@@ -98,7 +91,7 @@ def explore(
                 contender.improved = True
             if n_init == 1 or confirmed(problem, contenders, trainer):
                 return
-        if undecided(problem, contenders):
+        if undecided(per_point(problem), contenders):
             return
 
 
