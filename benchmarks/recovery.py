@@ -3,6 +3,7 @@
     python benchmarks/recovery.py multimodal noise cartpole harder --seeds 10 -o results/recovery
     python benchmarks/recovery.py sheets --seeds 20
     python benchmarks/recovery.py turbine --seeds 3
+    python benchmarks/recovery.py missing --seeds 20
 
 Writes one row per fit to ``<out>/<experiment>.csv`` and a table of medians and rates to
 ``<out>/<experiment>.md``. Seeds begin at 100; smaller ones are reserved for tuning.
@@ -234,6 +235,32 @@ def turbine(seed: int) -> Iterator[Row]:
         yield row | {"bound": model.lower_bound_, "seconds": seconds}
 
 
+def missing(seed: int) -> Iterator[Row]:
+    """Several outputs with 30 % of the cells missing at random, beside the complete data; the Rand
+    index is taken over the rows that have a cell left."""
+    for inputs, outputs, processes in ((1, 2, 2), (1, 3, 3), (2, 3, 2)):
+        rng = np.random.default_rng([seed, inputs, outputs])
+        X, process = rng.uniform(-1, 1, (400, inputs)), rng.integers(0, processes, 400)
+        functions = [
+            [sheets.smooth(X, 0.8 * inputs**0.5, rng) for _ in range(outputs)]
+            for _ in range(processes)
+        ]
+        y = np.array(functions)[process, :, np.arange(400)]
+        y += 0.1 * rng.standard_normal(y.shape)
+        holed = np.where(rng.random(y.shape) < 0.3, np.nan, y)
+        there = ~np.isnan(holed).all(axis=1)
+        row: Row = {"task": f"{inputs} inputs, {outputs} outputs, {processes} processes"}
+        row["seed"] = seed
+        for name, given in (("complete", y), ("holed", holed)):
+            model = DAGP(processes, missing="drop", random_state=seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                model, row[f"{name}_seconds"] = timed_fit(model, X, given)
+            row[f"{name}_ari"] = adjusted_rand_score(process[there], model.assignment_[there])
+        row["lost"] = row["complete_ari"] - row["holed_ari"]
+        yield row
+
+
 EXPERIMENTS: dict[str, tuple[Callable[[int], Iterator[Row]], tuple[str, ...]]] = {
     "multimodal": (multimodal, ("noise",)),
     "noise": (noise, ("noise", "outliers")),
@@ -242,6 +269,7 @@ EXPERIMENTS: dict[str, tuple[Callable[[int], Iterator[Row]], tuple[str, ...]]] =
     "harder": (harder, ("task",)),
     "sheets": (several, ("task",)),
     "turbine": (turbine, ("model",)),
+    "missing": (missing, ("task",)),
 }
 
 

@@ -18,6 +18,7 @@ ROOMS = (
     "files",
     "describe",
     "fitting",
+    "predictions",
     "estimator",
     "datasets",
     "scoring",

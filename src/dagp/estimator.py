@@ -18,12 +18,10 @@ from dagp.inference.concrete import Concrete
 from dagp.inference.train import Progress
 from dagp.model.gates import GatePrior
 from dagp.model.process import ProcessPrior
-from dagp.predict.density import Density
-from dagp.predict.mixture import Mixture
 from dagp.predict.posterior import Posterior
 from dagp.predict.process import FittedProcess
+from dagp.predictions import Predictions
 from dagp.search.fit import Stream
-from dagp.tables.validation import check_inputs, check_outputs
 
 if TYPE_CHECKING:
     import xarray
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["DAGP"]
 
 
-class DAGP(Density, RegressorMixin, BaseEstimator):
+class DAGP(Predictions, RegressorMixin, BaseEstimator):
     """Data association with Gaussian processes.
 
     Infers from inputs and outputs alone which process produced each observation, the function and
@@ -66,7 +64,8 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computation.
     missing : {"raise", "drop"}, default="raise"
-        Treatment of rows with NaN.
+        Treatment of NaN: an error, or leave out rows without all inputs and any output. With
+        several outputs, missing ones leave the others of their row in use.
     random_state : int, Generator, RandomState or None, default=None
         Seed; the same seed gives identical results.
     warm_start : bool, default=False
@@ -85,9 +84,13 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     Attributes
     ----------
     responsibilities_ : ndarray of shape (N, K)
-        Probability that each process produced each training row.
+        Probability that each process produced each row given to `fit`; NaN for dropped rows.
     assignment_ : ndarray of shape (N,)
-        Most probable process of each training row.
+        Most probable process of each row; −1 for dropped rows.
+    used_mask_ : ndarray of bool of shape (N,)
+        False for rows that ``missing="drop"`` left out.
+    index_ : ndarray of shape (N,)
+        What the rows are called: the index of a data frame, the lines of a file, or 0 to N − 1.
     processes_ : list of FittedProcess
         Fitted processes, with `predict`, `sample_y`, `noise_std_` and `kernel_`.
     active_ : ndarray of shape (K,)
@@ -109,6 +112,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     n_features_in_ : int
         Number of input columns D.
     feature_names_in_ : ndarray of shape (D,), if `X` has column names
+    target_names_ : list of P str, or None if `y` has no names
 
     Examples
     --------
@@ -122,6 +126,8 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     # Fitted attributes, set by `dagp.fitting`.
     responsibilities_: Float[np.ndarray, "N K"]
     assignment_: Int[np.ndarray, " N"]
+    used_mask_: Bool[np.ndarray, " N"]
+    index_: np.ndarray
     active_: Bool[np.ndarray, " K"]
     processes_: list[FittedProcess]
     lower_bound_: float
@@ -132,6 +138,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
     converged_: bool
     n_iter_: int
     flat_: bool
+    target_names_: list[str] | None
     extent_: tuple[np.ndarray, np.ndarray]
     posterior_: Posterior
     stream_: Stream
@@ -218,88 +225,6 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         update_estimator(self, X, y, sample_weight)
         return self
 
-    def predict(
-        self, X: Table, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Mean of the predictive mixture.
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        return_std : bool, default=False
-            Whether to return the standard deviation too.
-
-        Returns
-        -------
-        ndarray of shape (N,) or (N, P), or a tuple of two
-        """
-        mixture = self.predict_mixture(X)
-        if return_std:
-            return mixture.mean(), np.sqrt(mixture.variance())
-        return mixture.mean()
-
-    def predict_mixture(self, X: Table, noise: bool = True) -> Mixture:
-        """Predictive mixture at each row of `X`.
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        noise : bool, default=True
-            Whether to include observation noise.
-        """
-        check_is_fitted(self)
-        X = check_inputs(self, X, reset=False)
-        return self.posterior_.mixture(X, noise=noise, flat=self.flat_)
-
-    def predict_assignment(self, X: Table) -> Float[np.ndarray, "N K"]:
-        """Probability of each process at each row of `X`, without y: the gate, of shape (N, K).
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        """
-        check_is_fitted(self)
-        return self.posterior_.gate(check_inputs(self, X, reset=False))
-
-    def responsibilities(self, X: Table, y: Table) -> Float[np.ndarray, "N K"]:
-        """Probability that each process produced each pair, of shape (N, K).
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        y : array-like of shape (N,) or (N, P)
-        """
-        mixture = self.predict_mixture(X)
-        return mixture.responsibilities(check_outputs(y, len(mixture)))
-
-    def score(self, X: Table, y: Table, sample_weight: Any = None) -> float:
-        """R² of the mean of the mixture; see also `log_score`.
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        y : array-like of shape (N,) or (N, P)
-        sample_weight : array-like of shape (N,), default=None
-        """
-        return super().score(X, y, sample_weight)
-
-    def sample_y(
-        self, X: Table, n_samples: int = 1, random_state: RandomState = None
-    ) -> np.ndarray:
-        """Independent draws of observations.
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        n_samples : int, default=1
-        random_state : int, Generator, RandomState or None, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, N) or (n_samples, N, P)
-        """
-        return self.predict_mixture(X).sample(n_samples, random_state)
-
     def save(self, path: str | Path, data: tuple[Any, Any] | None = None) -> Path:
         """Write the fitted model to a file.
 
@@ -370,8 +295,9 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return export.to_xarray(self, data)
 
-    def outliers(self, probability: float = 0.5) -> Int[np.ndarray, " O"]:
-        """Training rows that clutter produced, most probable first.
+    def outliers(self, probability: float = 0.5) -> np.ndarray:
+        """Rows given to `fit` that clutter produced, most probable first, by their names in
+        `index_`: labels of a data frame, otherwise positions.
 
         Parameters
         ----------
@@ -380,7 +306,7 @@ class DAGP(Density, RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of int of shape (O,)
+        ndarray of shape (O,)
         """
         check_is_fitted(self)
         return outliers(self, probability)

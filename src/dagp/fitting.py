@@ -37,8 +37,9 @@ from dagp.search.fit import (
 from dagp.search.inducing import inducing_inputs
 from dagp.search.race import Contender
 from dagp.search.usage import in_use, shares_of_data
+from dagp.tables.reading import output_names
 from dagp.tables.settings import check_settings
-from dagp.tables.validation import check_data, check_enough, check_spread
+from dagp.tables.validation import GivenRows, check_data, check_enough, check_spread
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -55,14 +56,15 @@ def fit_estimator(
     """Fit an estimator as `DAGP.fit`, without removing its checkpoint; `log` replaces that of the
     checkpoint."""
     priors = check_settings(estimator)
-    X, y, weight, labels = check_data(estimator, X, y, sample_weight, labels, len(priors))
-    check_enough(len(priors), weight)
-    estimator.flat_ = y.ndim == 1
-    rows = Sample(X, y.reshape(len(y), -1), weight, labels)
+    given = check_data(estimator, X, y, sample_weight, labels, len(priors))
+    rows = given.sample
+    check_enough(len(priors), rows.weight)
+    estimator.flat_ = given.flat
+    estimator.target_names_ = output_names(y)
     previous = _previous(estimator, rows, len(priors))
     units = None if previous is None else previous.units
     data = Prepared.of(rows, units, estimator.standardize)
-    check_spread(rows, data.units, estimator.dtype)
+    check_spread(given, data.units, estimator.dtype)
     seed = from_leader(as_random_state(estimator.random_state).randint(2**31 - 1))
     rng = np.random.default_rng(seed)
     inducing = inducing_inputs(estimator.inducing, data.sample, data.units, rng)
@@ -83,45 +85,50 @@ def fit_estimator(
             model = None if previous is None else getattr(estimator, "stream_", previous).model
             found = fit_collapsed(problem, options, model)
         else:
-            given = estimator.inference
-            settings = given if isinstance(given, Concrete) else Concrete()
+            stated = estimator.inference
+            settings = stated if isinstance(stated, Concrete) else Concrete()
             found = fit_concrete(problem, options, settings)
-    _read_off(estimator, data, found.result, found.batch)
+    _read_off(estimator, given, data, found.result, found.batch)
     estimator.lower_bounds_ = found.result.trace
     estimator.n_iter_ = len(found.result.trace)
     trained = jax.tree.map(np.asarray, found.result.state.model)
-    estimator.stream_ = Stream.after(trained, float(weight.sum()))
+    estimator.stream_ = Stream.after(trained, float(rows.weight.sum()))
     estimator.confidence_ = found.verdict.confidence
     estimator.restarts_ = [c.record() for c in found.ranking]
     # Responsibilities of rivals that were searched on a subsample are evaluated for all rows.
     known = data if found.complete else data._replace(inverse=np.full_like(data.inverse, -1))
-    estimator.alternatives_ = [_alternative(estimator, known, *r) for r in found.rivals]
+    estimator.alternatives_ = [_alternative(estimator, given, known, *r) for r in found.rivals]
     if found.verdict.doubted and found.result.status != "stopped":
-        warnings.warn(_doubt(estimator, found, data), SearchWarning, stacklevel=3)
+        warnings.warn(_doubt(estimator, found, data, given), SearchWarning, stacklevel=3)
 
 
 def update_estimator(estimator: "DAGP", X: Any, y: Any, sample_weight: Any = None) -> None:
     """Update a fitted estimator with new rows; see `DAGP.partial_fit`."""
     units, K = estimator.posterior_.units, estimator.posterior_.model.n_processes
-    X, y, weight, labels = check_data(estimator, X, y, sample_weight, None, K, reset=False)
-    if (y.ndim == 1) != estimator.flat_:
-        raise ValueError(f"y must have as many columns as in the first call, got shape {y.shape}.")
-    rows = Sample(X, y.reshape(len(y), -1), weight, labels)
-    data = Prepared.of(rows, units)
-    check_spread(rows, units, estimator.dtype)
+    given = check_data(estimator, X, y, sample_weight, None, K, reset=False)
+    columns, expected = given.sample.y.shape[1], len(units.y_unit)
+    if given.flat != estimator.flat_ or columns != expected:
+        raise ValueError(
+            f"y must have as many columns as in the first call, {expected}, got {columns}"
+            f"{' in one dimension' if given.flat else ''}."
+        )
+    data = Prepared.of(given.sample, units)
+    check_spread(given, units, estimator.dtype)
     with numerics(estimator.dtype):
         estimator.stream_, result = update_stream(
             estimator.stream_, data.sample, estimator.batch_size
         )
-    _read_off(estimator, data, result, None)
+    _read_off(estimator, given, data, result, None)
 
 
-def _alternative(estimator: "DAGP", data: Prepared, contender: Contender, result: Result) -> "DAGP":
+def _alternative(
+    estimator: "DAGP", given: GivenRows, data: Prepared, contender: Contender, result: Result
+) -> "DAGP":
     other = type(estimator)(**estimator.get_params(deep=False))
-    for name in ("flat_", "n_features_in_", "feature_names_in_"):
+    for name in ("flat_", "target_names_", "n_features_in_", "feature_names_in_"):
         if hasattr(estimator, name):
             setattr(other, name, getattr(estimator, name))
-    _read_off(other, data, result, None)
+    _read_off(other, given, data, result, None)
     other.lower_bounds_, other.n_iter_ = result.trace, contender.steps
     other.confidence_ = np.nan
     other.restarts_, other.alternatives_ = [contender.record()], []
@@ -140,7 +147,7 @@ def _batch_size(estimator: "DAGP", rows: int) -> int | None:
     return BATCH_ROWS
 
 
-def _doubt(estimator: "DAGP", found: Fit, data: Prepared) -> str:
+def _doubt(estimator: "DAGP", found: Fit, data: Prepared, given: GivenRows) -> str:
     """What is wrong with a fit of low confidence, and what to do about it."""
     message = (
         f"The association may not be the best one (confidence {estimator.confidence_:.2f}, from "
@@ -148,7 +155,7 @@ def _doubt(estimator: "DAGP", found: Fit, data: Prepared) -> str:
     )
     if not found.verdict.rows:
         return message + "."
-    rows = [int(np.argmax(data.inverse == row)) for row in found.verdict.rows]
+    rows = [given.labels[given.used][np.argmax(data.inverse == r)] for r in found.verdict.rows]
     lead = found.ranking[0].bound - found.rivals[0][0].bound
     return (
         f"{message}, or give labels: those of rows {', '.join(map(str, rows))} would decide "
@@ -165,7 +172,9 @@ def _previous(estimator: "DAGP", rows: Sample, n_processes: int) -> Posterior | 
     return posterior if shapes == (rows.X.shape[1], rows.y.shape[1]) else None
 
 
-def _read_off(estimator: "DAGP", data: Prepared, result: Result, batch: Batch | None) -> None:
+def _read_off(
+    estimator: "DAGP", given: GivenRows, data: Prepared, result: Result, batch: Batch | None
+) -> None:
     """Set the fitted attributes that depend on the solution alone."""
     rows, units = data.rows, data.units
     trained = Posterior(jax.tree.map(np.asarray, result.state.model), units, estimator.dtype)
@@ -177,8 +186,9 @@ def _read_off(estimator: "DAGP", data: Prepared, result: Result, batch: Batch | 
     found /= found.sum(axis=1, keepdims=True)
     shares = shares_of_data(found, rows.weight)
     estimator.posterior_ = posterior
-    estimator.responsibilities_ = found
-    estimator.assignment_ = found.argmax(axis=1)
+    estimator.index_, estimator.used_mask_ = given.labels, given.used
+    estimator.responsibilities_ = given.spread(found, np.nan)
+    estimator.assignment_ = given.spread(found.argmax(axis=1), -1)
     estimator.active_ = in_use(found, rows.weight)
     estimator.processes_ = [
         fitted_process(estimator, posterior, k, float(share)) for k, share in enumerate(shares)

@@ -129,12 +129,26 @@ def test_bad_arguments_are_refused(several):
     for y in ([[0.0, 1.0]], [0.0, 1.0]):
         with pytest.raises(ValueError, match="y must be a number or an array of shape"):
             mixture.log_prob(y)
-    with pytest.raises(ValueError, match="NaN"):
-        mixture.cdf([np.nan])
+    with pytest.raises(ValueError, match="not only NaN"):
+        mixture.log_prob([np.nan])
+    with pytest.raises(ValueError, match="not only NaN"):
+        several.responsibilities(np.full((5, 2), np.nan))
     with pytest.raises(ValueError, match="hdr is for one output, got 2"):
         several.hdr()
     with pytest.raises(ValueError, match="modes is for one output, got 2"):
         several.modes()
+
+
+def test_missing_outputs_are_integrated_out(several):
+    y = np.linspace(-1, 1, 10).reshape(5, 2)
+    known = y.copy()
+    known[:, 1] = np.nan
+    alone = Mixture(
+        several.weights, several.means[..., 0], several.variances[..., 0], several.uniform
+    )
+    np.testing.assert_allclose(several.log_prob(known), alone.log_prob(y[:, 0]))
+    np.testing.assert_allclose(several.responsibilities(known), alone.responsibilities(y[:, 0]))
+    assert np.isnan(several.cdf(known)).tolist() == [[False, True]] * 5
 
 
 def test_repr(several):

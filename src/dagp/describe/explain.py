@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dagp.core.typing import Float, Int
+from dagp.core.typing import Float
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -92,12 +92,13 @@ def explain(model: "DAGP", x: Any, y: Any) -> Explanation:
     return Explanation(x[0], outputs[0], tuple(opinions), float(mixture.log_prob(observed)[0]))
 
 
-def outliers(model: "DAGP", probability: float) -> Int[np.ndarray, " O"]:
+def outliers(model: "DAGP", probability: float) -> np.ndarray:
     """See `DAGP.outliers`."""
     clutter = [k for k, process in enumerate(model.processes_) if process.kernel_ is None]
     chance = model.responsibilities_[:, clutter].sum(axis=1)
+    # NaN, for dropped rows, compares false.
     rows = np.flatnonzero(chance >= probability)
-    return rows[np.argsort(-chance[rows], kind="stable")]
+    return model.index_[rows[np.argsort(-chance[rows], kind="stable")]]
 
 
 def _numbers(values: Float[np.ndarray, " P"]) -> str:

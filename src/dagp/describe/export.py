@@ -8,7 +8,7 @@ import numpy as np
 
 from dagp.files.modelfile import settings
 from dagp.predict.labelled import dataset
-from dagp.tables.validation import check_inputs, check_outputs, complete_rows
+from dagp.tables.validation import check_inputs, check_outputs, usable_rows
 
 if TYPE_CHECKING:
     import xarray
@@ -57,7 +57,7 @@ def _with_data(model: "DAGP", X: Any, y: Any) -> tuple[dict[str, Any], dict[str,
     finite = model.missing != "drop"
     inputs = check_inputs(model, X, reset=False, finite=finite)
     outputs = check_outputs(y, len(inputs), finite=finite)
-    keep = np.full(len(inputs), True) if finite else complete_rows(inputs, outputs)
+    keep = np.full(len(inputs), True) if finite else usable_rows(inputs, outputs)
     inputs, outputs = inputs[keep], outputs[keep]
     _check_same(model, inputs, outputs)
     shape = (POINT, "output")[: outputs.ndim]

@@ -30,6 +30,7 @@ FITTED = {
     "extent_": tuple,
     "feature_names_in_": np.ndarray,
     "flat_": bool,
+    "index_": np.ndarray,
     "lower_bound_": float,
     "lower_bounds_": np.ndarray,
     "n_features_in_": int,
@@ -38,9 +39,11 @@ FITTED = {
     "responsibilities_": np.ndarray,
     "restarts_": list,
     "stream_": Stream,
+    "target_names_": list,
+    "used_mask_": np.ndarray,
 }
 """Fitted attributes that files store, and their types. `processes_` are rebuilt."""
-_NOT_ALWAYS = {"confidence_", "feature_names_in_", "stream_"}
+_NOT_ALWAYS = {"confidence_", "feature_names_in_", "stream_", "target_names_"}
 _START = {
     "kind": str,
     "bound": float,
@@ -84,7 +87,8 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     right = all(isinstance(w, float) and 0 <= w <= 1 + 1e-9 for w in weights)
     _require(right, "shares must be between 0 and 1")
     _check_extent(estimator.extent_, D)
-    _check_names(getattr(estimator, "feature_names_in_", None), D)
+    _check_names("feature_names_in_", getattr(estimator, "feature_names_in_", None), D)
+    _check_names("target_names_", estimator.target_names_, P)
     _check_starts(estimator.restarts_)
     _require(posterior.dtype in DTYPES, f"dtype must be one of {DTYPES}, got {posterior.dtype!r}")
     _check_model(posterior.model, K, posterior.dtype)
@@ -140,15 +144,23 @@ def _check_units(units: Any) -> None:
 
 
 def _check_rows_attributes(estimator: "DAGP") -> None:
-    found, assignment = estimator.responsibilities_, estimator.assignment_
-    active = estimator.active_
-    right = _finite(found) and found.ndim == 2 and found.size
-    _require(right, "responsibilities_ must be a 2-D array of finite floats")
+    shares, assignment = estimator.responsibilities_, estimator.assignment_
+    active, used = estimator.active_, estimator.used_mask_
+    right = _numbers(shares) and shares.ndim == 2 and shares.size
+    _require(right, "responsibilities_ must be a 2-D array of floats")
+    right = used.dtype == bool and used.shape == shares.shape[:1] and used.any()
+    _require(right, "used_mask_ must have one boolean per row, and be true somewhere")
+    _require(np.all(np.isnan(shares[~used])), "responsibilities_ of dropped rows must be NaN")
+    found = shares[used]
+    _require(_finite(found), "responsibilities_ of rows in use must be finite")
     _require(np.all(found >= 0), f"responsibilities_ must not be negative, got {found.min()}")
     _require(np.allclose(found.sum(axis=1), 1.0), "responsibilities_ must sum to one per row")
-    _require(assignment.dtype.kind == "i", f"assignment_ must be ints, got {assignment.dtype}")
-    right = np.array_equal(assignment, found.argmax(axis=1))
+    right = assignment.dtype.kind == "i" and assignment.shape == used.shape
+    _require(right, f"assignment_ must be one int per row, got {assignment.dtype}")
+    right = np.array_equal(assignment[used], found.argmax(axis=1))
     _require(right, "assignment_ must be the column of the largest responsibility per row")
+    _require(np.all(assignment[~used] == -1), "assignment_ of dropped rows must be -1")
+    _require(estimator.index_.shape == used.shape, "index_ must have one label per row")
     right = active.dtype == bool and active.shape == found.shape[1:]
     _require(right, "active_ must have one boolean per process")
     bounds = estimator.lower_bounds_
@@ -163,10 +175,10 @@ def _check_extent(extent: tuple[Any, ...], columns: int) -> None:
     _require(right, f"extent_ must be the lower and upper ends of {columns} inputs")
 
 
-def _check_names(names: Any, columns: int) -> None:
+def _check_names(which: str, names: Any, columns: int) -> None:
     if names is not None:
-        _require(names.shape == (columns,), f"feature_names_in_ must have {columns} names")
-        _require(all(isinstance(name, str) for name in names), "feature_names_in_ must be strings")
+        _require(np.shape(names) == (columns,), f"{which} must have {columns} names")
+        _require(all(isinstance(name, str) for name in names), f"{which} must be strings")
 
 
 def _check_starts(starts: list[Any]) -> None:

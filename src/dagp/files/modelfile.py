@@ -98,8 +98,36 @@ def _refusing(what: str) -> Iterator[None]:
 def _taken_apart(estimator: "DAGP") -> dict[str, Any]:
     fitted = {name: getattr(estimator, name) for name in FITTED if hasattr(estimator, name)}
     fitted["alternatives_"] = [_taken_apart(other) for other in estimator.alternatives_]
+    for shared in fitted["alternatives_"]:
+        # The rows are those of the estimator.
+        del shared["fitted"]["index_"]
+    fitted["index_"] = _packed(estimator.index_)
     shares = [process.share_ for process in estimator.processes_]
     return {"settings": settings(estimator), "fitted": fitted, "shares": shares}
+
+
+def _packed(labels: np.ndarray) -> Any:
+    """Row labels as arrays that a file can hold: numbers, or the bytes of their text and its ends.
+    None for labels that are positions."""
+    if labels.dtype.kind in "iu":
+        return None if np.array_equal(labels, np.arange(len(labels))) else labels.astype(np.int64)
+    words = [str(label).encode("utf-8", "replace") for label in labels.tolist()]
+    text = np.frombuffer(b"".join(words), np.uint8)
+    return {"text": text, "ends": np.cumsum([len(word) for word in words], dtype=np.int64)}
+
+
+def _unpacked(packed: Any, rows: int) -> np.ndarray:
+    """Row labels from a file; those of other types than numbers are strings."""
+    if packed is None:
+        return np.arange(rows)
+    if isinstance(packed, np.ndarray):
+        return packed
+    ends = packed["ends"].tolist()
+    text = packed["text"].tobytes()
+    words = [text[begin:end].decode() for begin, end in zip([0, *ends], ends, strict=False)]
+    labels = np.empty(len(words), object)
+    labels[:] = words
+    return labels
 
 
 def settings(estimator: "DAGP") -> dict[str, Any]:
@@ -122,16 +150,27 @@ def _put_together(cls: "type[DAGP]", parts: Mapping[str, Any]) -> "DAGP":
         if name not in FITTED:
             raise ValueError(f"{name} is not a fitted attribute")
         setattr(estimator, name, value)
+    _complete(estimator, parts["fitted"])
     check_estimator(estimator, parts["shares"])
-    # Files of dagp 0.1 do not have it.
-    estimator.confidence_ = parts["fitted"].get("confidence_", np.nan)
     others: list[Any] = estimator.alternatives_
     estimator.alternatives_ = [_put_together(cls, other) for other in others]
+    for other in estimator.alternatives_:
+        other.index_ = estimator.index_
     estimator.processes_ = [
         fitted_process(estimator, estimator.posterior_, k, share)
         for k, share in enumerate(parts["shares"])
     ]
     return estimator
+
+
+def _complete(estimator: "DAGP", fitted: Mapping[str, Any]) -> None:
+    """Set the attributes that are packed in files, or that older ones do not have."""
+    rows = len(estimator.assignment_)
+    estimator.index_ = _unpacked(fitted.get("index_"), rows)
+    if "used_mask_" not in fitted:
+        estimator.used_mask_ = np.full(rows, True)
+    estimator.confidence_ = fitted.get("confidence_", np.nan)
+    estimator.target_names_ = fitted.get("target_names_")
 
 
 def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:

@@ -269,7 +269,7 @@ def in_chunks(sample: Sample, processes: int) -> Iterator[Batch]:
     pieces = -(-n // size)
     together = -(-pieces // -(-pieces // _TOGETHER))
     for at in range(0, n, together * size):
-        part = Sample(*(column[at : at + together * size] for column in sample))
+        part = sample.take(slice(at, at + together * size))
         batch = to_batch(part, processes, together * size)
         yield Batch(*(c.reshape(together, size, *c.shape[1:]) for c in batch))
 

@@ -1,6 +1,6 @@
 """Data preparation: canonical row order, standardised units, padded shapes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,14 @@ class Sample(NamedTuple):
 
     X: Float[np.ndarray, "N D"]
     y: Float[np.ndarray, "N P"]
+    """NaN where one of several outputs is missing."""
     weight: Float[np.ndarray, " N"]
     labels: Int[np.ndarray, " N"]
     """The process that produced a row, −1 where unknown."""
+
+    def take(self, rows: Any) -> "Sample":
+        """Some of the rows."""
+        return Sample(*(column[rows] for column in self))
 
 
 @storable("data/Units")
@@ -61,7 +66,8 @@ class Units(NamedTuple):
 
 
 def _centre_and_unit(column: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Middle and width of the bulk of a column, robust to outliers and overflow."""
+    """Middle and width of the bulk of a column, robust to outliers, overflow and missing cells."""
+    column, weight = column[~np.isnan(column)], weight[~np.isnan(column)]
     order = np.argsort(column, kind="stable")
     mass = np.cumsum(weight[order])
     low, high = column[order][np.searchsorted(mass, np.array(_BULK) * mass[-1])]
@@ -82,12 +88,14 @@ def canonical(sample: Sample) -> tuple[Sample, Int[np.ndarray, " N"]]:
     """
     used = sample.weight > 0
     table = np.column_stack([sample.X, sample.y, sample.labels])[used] + 0.0
+    # Unlike infinity, which no data hold, NaN does not equal itself.
+    table[np.isnan(table)] = np.inf
     rows, inverse = np.unique(table, axis=0, return_inverse=True)
     weight = np.bincount(inverse.ravel(), weights=sample.weight[used])
     D = sample.X.shape[1]
     distinct = Sample(
         np.ascontiguousarray(rows[:, :D]),
-        np.ascontiguousarray(rows[:, D:-1]),
+        np.where(np.isinf(rows[:, D:-1]), np.nan, rows[:, D:-1]),
         weight,
         rows[:, -1].astype(np.int64),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
 from dagp.model.parameters import Parameter, Prior, parameter
-from dagp.model.process import LOG_2PI, BuildContext, Components, Process, ProcessPrior
+from dagp.model.process import LOG_2PI, BuildContext, Components, Process, ProcessPrior, observed
 from dagp.model.sparse_gp import Marginals
 
 _NARROWEST = 1e-15
@@ -59,8 +59,9 @@ class UniformProcess(Clutter):
         return jnp.zeros_like(self.low)
 
     def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
-        inside = jnp.all((self.low <= y) & (y <= self.high), axis=-1)
-        return jnp.where(inside, -jnp.sum(jnp.log(self.high - self.low)), _OUTSIDE)
+        inside = jnp.all((self.low <= y) & (y <= self.high) | jnp.isnan(y), axis=-1)
+        there = observed(y)[1]
+        return jnp.where(inside, -jnp.sum(there * jnp.log(self.high - self.low), axis=-1), _OUTSIDE)
 
     def components(self, marginals: Marginals) -> Components:
         mean, variance = (part[None] for part in marginals)
@@ -237,5 +238,6 @@ def _observed_range(context: BuildContext) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_normal(y: Outputs, mean: Any, std: Any) -> PerPoint:
+    y, there = observed(y)
     z = (y - mean) / std
-    return -jnp.sum(0.5 * z**2 + jnp.log(std) + 0.5 * LOG_2PI, axis=-1)
+    return -jnp.sum(there * (0.5 * z**2 + jnp.log(std) + 0.5 * LOG_2PI), axis=-1)

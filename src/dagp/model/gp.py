@@ -25,6 +25,7 @@ from dagp.model.process import (
     Components,
     Process,
     ProcessPrior,
+    observed,
     over_samples,
     per_sample,
     split_samples,
@@ -64,9 +65,9 @@ class NoisyFunction(Process):
         return self.noise_std.value**2 + self.floor**2
 
     def squared_error(self, function: Marginals, y: Outputs) -> Outputs:
-        """Expected squared distance of each output from the function."""
+        """Expected squared distance of each output from the function; from zero where missing."""
         samples = self.latent.samples
-        square = (per_sample(y, samples) - function.mean) ** 2 + function.variance
+        square = (per_sample(observed(y)[0], samples) - function.mean) ** 2 + function.variance
         return over_samples(square, samples)
 
     def conjugate_step(
@@ -74,7 +75,8 @@ class NoisyFunction(Process):
     ) -> LatentFunction:
         """The function after a natural-gradient step on Gaussian noise of this precision."""
         samples = self.latent.samples
-        weight = per_sample(precision, samples)
+        y, there = observed(y)
+        weight = per_sample(precision * there, samples)
         target = weight * (per_sample(y, samples) - projection.mean)
         return self.latent.natural_step(projection, target, weight, rate)
 
@@ -91,7 +93,8 @@ class GPProcess(NoisyFunction):
 
     def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
         variance, square = self.noise_variance(), self.squared_error(marginals, y)
-        return -0.5 * jnp.sum(square / variance + jnp.log(variance) + LOG_2PI, axis=-1)
+        density = square / variance + jnp.log(variance) + LOG_2PI
+        return -0.5 * jnp.sum(observed(y)[1] * density, axis=-1)
 
     def natural_step(
         self,
@@ -145,7 +148,7 @@ class HeteroscedasticProcess(NoisyFunction):
         function, log_noise = marginals
         quadratic = self.squared_error(function, y) * self._precision(log_noise)
         log_variance = jnp.log(self.noise_variance()) + log_noise.mean
-        return -0.5 * jnp.sum(quadratic + log_variance + LOG_2PI, axis=-1)
+        return -0.5 * jnp.sum(observed(y)[1] * (quadratic + log_variance + LOG_2PI), axis=-1)
 
     def natural_step(
         self,
@@ -156,7 +159,8 @@ class HeteroscedasticProcess(NoisyFunction):
         rate: Rate,
     ) -> "HeteroscedasticProcess":
         function, log_noise = marginals
-        counts, precision = responsibility[:, None], self._precision(log_noise)
+        counts = responsibility[:, None] * observed(y)[1]
+        precision = self._precision(log_noise)
         weight = counts / self.latent.samples * precision
         latent = self.conjugate_step(projection.function, y, weight, rate)
         # The derivatives of the expected log density with respect to mean and variance of g.

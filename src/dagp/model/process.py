@@ -19,6 +19,16 @@ from dagp.model.variational import GaussianQ
 LOG_2PI = float(np.log(2 * np.pi))
 
 
+def observed(y: Outputs) -> tuple[Outputs, Outputs]:
+    """Outputs with zeros in place of missing cells, which are NaN, and 1 where a cell is there.
+
+    >>> [part.tolist() for part in observed(jnp.array([[2.0, jnp.nan]]))]
+    [[[2.0, 0.0]], [[1.0, 0.0]]]
+    """
+    missing = jnp.isnan(y)
+    return jnp.where(missing, 0.0, y), jnp.where(missing, 0.0, jnp.ones_like(y))
+
+
 class Deepening(NamedTuple):
     """Initialisation of a deep GP from a trained single-layer one."""
 
@@ -108,7 +118,7 @@ class Process(eqx.Module):
 
     @abc.abstractmethod
     def expected_log_density(self, marginals: Any, y: Outputs) -> PerPoint:
-        """E_q[log p(y_n | f(x_n))], summed over outputs."""
+        """E_q[log p(y_n | f(x_n))], summed over outputs; missing ones, NaN, are left out."""
 
     @abc.abstractmethod
     def natural_step(

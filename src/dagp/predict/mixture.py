@@ -102,7 +102,7 @@ class Mixture:
         return f"Mixture({', '.join(words)})"
 
     def log_prob(self, y: Values) -> PerPoint:
-        """Log density (..., N) at `y`, jointly over the outputs.
+        """Log density (..., N) at `y`, jointly over the outputs, or those that are not NaN.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Mixture:
         return np.eye(max(self.owner) + 1)[list(self.owner)]
 
     def cdf(self, y: Values) -> Stack:
-        """Cumulative distribution (..., N) or (..., N, P) at `y`, of each output separately.
+        """Cumulative distribution (..., N) or (..., N, P) at `y`, of each output; NaN at NaN.
 
         Parameters
         ----------
@@ -303,20 +303,23 @@ class Mixture:
         y, shape = np.asarray(y, np.float64), self.means[:, 0].shape
         if y.ndim and y.shape[-len(shape) :] != shape:
             raise ValueError(f"y must be a number or an array of shape {shape}, got {y.shape}.")
-        if np.any(np.isnan(y)):
-            raise ValueError("y must not contain NaN.")
         weights, means, stds = self._components()
         with np.errstate(over="ignore"):  # infinite z-scores are valid
             return weights, stds, (np.broadcast_to(y, y.shape or shape)[..., None] - means) / stds
 
     def _log_joint(self, y: Values) -> Shares:
         _, stds, z = self._standardised(y)
+        missing = np.isnan(z)
+        if np.any(missing.all(axis=-2) if stds.ndim > 2 else missing):
+            raise ValueError("y must hold a number for every row, not only NaN.")
         with np.errstate(over="ignore"):  # a square that overflows is a density of zero
             normal = -0.5 * z**2 - 0.5 * np.log(2 * np.pi)
         rounding = 8 * np.finfo(np.float64).eps * np.abs(np.moveaxis(self.means, 1, -1)) / stds
         within = np.abs(z) <= HALF_WIDTH + _EDGE + rounding
         flat = np.where(within, -np.log(2 * HALF_WIDTH), -np.inf)
         density = np.where(self.uniform, flat, normal) - np.log(stds)
+        # Missing outputs are integrated out: given the component, the outputs are independent.
+        density = np.where(missing, 0.0, density)
         return log(self.weights) + (density if stds.ndim == 2 else density.sum(axis=-2))
 
     def _quantile(self, q: float) -> PerOutput:

@@ -47,7 +47,7 @@ def _batches(sample: Sample, processes: int) -> Iterator[Batch]:
     # Chunks of one length: padding the last one costs less than another compilation.
     size, length = (rows, None) if rows <= WHOLE else (CHUNK, CHUNK)
     for at in range(0, rows, size):
-        piece = Sample(*(column[at : at + size] for column in sample))
+        piece = sample.take(slice(at, at + size))
         yield to_batch(piece, processes, length)
 
 

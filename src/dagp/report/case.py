@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dagp.core.typing import Float, Int, Table
 from dagp.predict.mixture import Mixture
-from dagp.tables.validation import check_inputs, check_outputs, complete_rows
+from dagp.tables.validation import check_inputs, check_outputs, usable_rows
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -63,7 +63,7 @@ def read(model: "DAGP", X: Table, y: Table) -> Case:
     wanted = len(model.processes_[0].noise_std_)
     if level.shape[1] != wanted:
         raise ValueError(f"y has {level.shape[1]} outputs, the model was fitted to {wanted}.")
-    keep = np.ones(len(array), bool) if finite else complete_rows(array, level)
+    keep = np.ones(len(array), bool) if finite else usable_rows(array, level)
     array, level = array[keep], level[keep]
     inputs = _names(getattr(model, "feature_names_in_", None), X, array.shape[1], "x")
     outputs = _names(None, y, level.shape[1], "y")

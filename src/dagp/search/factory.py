@@ -52,8 +52,8 @@ def build_context(problem: Problem, start: Start) -> BuildContext:
     """The context in which the priors build their processes."""
     return BuildContext(
         *problem.units,
-        y_low=problem.sample.y.min(axis=0),
-        y_high=problem.sample.y.max(axis=0),
+        y_low=np.nanmin(problem.sample.y, axis=0),
+        y_high=np.nanmax(problem.sample.y, axis=0),
         inducing=problem.inducing,
         lengthscale=start.lengthscale,
         noise_std=start.noise_std,

@@ -113,7 +113,7 @@ def fit_collapsed(
         part, rows = problem, np.arange(len(problem.sample.X))
     else:
         rows = subsample(problem.sample, max(SEARCH_ROWS, size), options.rng)
-        part = problem._replace(sample=Sample(*(column[rows] for column in problem.sample)))
+        part = problem._replace(sample=problem.sample.take(rows))
     trainer = options.trainer(to_device_batch(part.sample, part.n_processes))
     if size is not None and previous is not None:
         contender = warm(previous, trainer.batch)
@@ -273,7 +273,7 @@ def update_stream(stream: Stream, sample: Sample, batch_size: int | None) -> tup
         opt_state = init_opt_state(model, noise_levels(model))
     found, bounds = [], []
     for first in range(0, len(sample.X), size):
-        part = Sample(*(column[first : first + size] for column in sample))
+        part = sample.take(slice(first, first + size))
         rate = FIRST_LEARNING_RATE * (1 + steps / STREAM_PATIENCE) ** -DECAY
         state, bound = streaming_update(
             model, opt_state, to_batch(part, K), np.asarray(seen), np.asarray(rate)

@@ -13,6 +13,7 @@ from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate
 from dagp.model.association import Batch
 from dagp.model.gates import ConstantGate
 from dagp.search.factory import Problem, build
+from dagp.search.missing import filled
 from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
 from dagp.search.race import RACE_STEPS, Contender, limit
 from dagp.search.trainer import Trainer
@@ -55,7 +56,7 @@ def view(problem: Problem, state: State, batch: Batch) -> View:
     N = len(problem.sample.X)
     evaluation = evaluate(state.model, batch)
     return View(
-        problem.sample,
+        filled(problem.sample),
         to_host(state.responsibilities)[:N],
         to_host(evaluation.means)[:, :N],
         to_host(evaluation.variances)[:, :N],

@@ -14,12 +14,13 @@ from scipy.special import softmax
 
 from dagp.core.sharding import shard_rows, to_host
 from dagp.core.typing import Bool, Float
-from dagp.inference.standardize import FORBIDDEN, Sample, padded, to_device_batch
+from dagp.inference.standardize import FORBIDDEN, padded, to_device_batch
 from dagp.inference.train import BLOCK, Result, begin, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.search.factory import Problem, Start, build
 from dagp.search.improve import HOPELESS, PROBE_STEPS, per_point, view
 from dagp.search.inducing import choose_inducing
+from dagp.search.missing import filled
 from dagp.search.moves import View
 from dagp.search.regressions import FEATURES, Rows, mixtures
 from dagp.search.trainer import Trainer
@@ -54,7 +55,7 @@ def _scores(problem: Problem, most: int, rng: np.random.Generator) -> list[float
     """The highest score of mixtures of every number of functions."""
     sample = problem.sample
     some = np.sort(rng.permutation(len(sample.X))[:MOST_ROWS])
-    part = Sample(*(column[some] for column in sample))
+    part = filled(sample.take(some))
     inducing = choose_inducing(part.X, FEATURES, rng)
     scores = []
     for K in range(1, most + 1):

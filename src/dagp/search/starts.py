@@ -16,6 +16,7 @@ from dagp.core.typing import Float, Int
 from dagp.inference.standardize import Sample, label_log_mask
 from dagp.search.factory import Problem, Start
 from dagp.search.inducing import choose_inducing, k_means
+from dagp.search.missing import filled
 from dagp.search.modal import WIDTH, closeness, modal_regression, random_basis
 from dagp.search.regressions import FEATURES, Mixture, Rows, mixtures
 from dagp.search.tracking import follow
@@ -179,6 +180,7 @@ def isolation(sample: Sample) -> Float[np.ndarray, " N"]:
 
 def starts(problem: Problem, count: int, rng: np.random.Generator) -> Iterator[Start]:
     """At most `count` starts of all kinds in turn, with varying hyperparameters."""
+    problem = problem._replace(sample=filled(problem.sample))
     D = problem.sample.X.shape[1]
     base = min(0.3 * D**1.2, np.sqrt(D))
     guesses = {kind: _guesses(problem, kind, rng) for kind in portfolio(problem)}

@@ -10,6 +10,7 @@ from scipy.spatial import KDTree
 
 from dagp.core.typing import Int
 from dagp.inference.standardize import Sample
+from dagp.search.missing import filled
 
 SEARCH_ROWS = 2000
 """Least size of a subsample."""
@@ -38,7 +39,7 @@ def subsample(sample: Sample, count: int, rng: np.random.Generator) -> Int[np.nd
 
 def _sparseness(sample: Sample, rng: np.random.Generator) -> np.ndarray:
     """Distance of every row from others, in units of its median and bounded."""
-    table = np.hstack([sample.X, sample.y])
+    table = np.hstack([sample.X, filled(sample).y])
     reference = table[rng.permutation(len(table))[:REFERENCE]]
     count = min(NEIGHBOURS, len(reference))
     distance = KDTree(reference).query(table, k=count)[0].reshape(len(table), count)[:, -1]

@@ -21,6 +21,32 @@ def names(table: Table) -> Sequence[str] | None:
     return getattr(_frame(table), "columns", None)
 
 
+def output_names(table: Table) -> list[str] | None:
+    """Names of the outputs in a frame or named series; None for other tables."""
+    frame = _frame(table)
+    if isinstance(frame, nw.Series):
+        # pandas calls a series of no name None, polars calls it "".
+        return [str(frame.name)] if frame.name not in (None, "") else None
+    return None if frame is None else [str(name) for name in frame.columns]
+
+
+def row_labels(table: Table, rows: int) -> np.ndarray:
+    """What the user calls the rows: the index of a pandas table, or else their positions.
+
+    >>> row_labels(np.zeros((2, 1)), 2)
+    array([0, 1])
+    """
+    frame = _frame(table)
+    index = None if frame is None else nw.maybe_get_index(frame)
+    if index is None:
+        return np.arange(rows)
+    if index.nlevels == 1:
+        return np.asarray(index)
+    labels = np.empty(rows, object)
+    labels[:] = list(index)
+    return labels
+
+
 def readable(table: Table, name: str) -> Any:
     """The table in a form that scikit-learn can convert; an error names the invalid column."""
     if issparse(table):

@@ -1,14 +1,14 @@
 """Validation of the data of a fit or prediction, with errors that name row and column."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from dagp.core.typing import Float, Int, Table
+from dagp.core.typing import Bool, Float, Int, Table
 from dagp.inference.standardize import FAR, Sample, Units
-from dagp.tables.reading import names, readable
+from dagp.tables.reading import names, readable, row_labels
 
 _SMALLEST_UNIT = 1e-150
 _LARGEST_OUTPUT = 1e-4
@@ -31,7 +31,7 @@ def check_inputs(estimator: Any, X: Table, *, reset: bool, finite: bool = True) 
     )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if finite:
-        _check_finite(checked, "X", names(X))
+        check_finite(checked, "X", names(X))
     return checked
 
 
@@ -44,8 +44,31 @@ def check_outputs(y: Any, rows: int, *, finite: bool = True) -> np.ndarray:
         raise ValueError(f"y must have shape (rows,) or (rows, outputs), got {checked.shape}.")
     _check_length(checked, "y", rows)
     if finite:
-        _check_finite(checked, "y", names(y))
+        check_finite(checked, "y", names(y))
     return checked
+
+
+class GivenRows(NamedTuple):
+    """The rows of a fit as the user knows them, and the part of them that is used."""
+
+    labels: np.ndarray
+    """What the user calls each row."""
+    used: Bool[np.ndarray, " N"]
+    """Which rows are not dropped."""
+    sample: Sample
+    """The rows that are used."""
+    flat: bool
+    """Whether y has one dimension."""
+
+    def spread(self, values: np.ndarray, absent: Any) -> np.ndarray:
+        """Values of the used rows, and `absent` for the others."""
+        spread = np.full((len(self.used), *values.shape[1:]), absent, values.dtype)
+        spread[self.used] = values
+        return spread
+
+    def label(self, row: int) -> str:
+        """What the user calls a row of the sample, for messages."""
+        return f"row {self.labels[self.used][row]}"
 
 
 def check_data(
@@ -56,19 +79,19 @@ def check_data(
     labels: Any,
     processes: int,
     reset: bool = True,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs, outputs, weights and labels of a fit, without incomplete rows if they are dropped."""
+) -> GivenRows:
+    """Inputs, outputs, weights and labels of a fit, without rows that are dropped."""
     finite = estimator.missing != "drop"
-    X = check_inputs(estimator, X, reset=reset, finite=finite)
+    table, X = X, check_inputs(estimator, X, reset=reset, finite=finite)
     y = check_outputs(y, len(X), finite=finite)
     weight = check_weights(sample_weight, len(X))
     if labels is not None and estimator.n_processes == "auto":
         raise ValueError('labels name processes: n_processes must be a number, got "auto".')
     labels = check_labels(labels, len(X), processes)
-    if not finite:
-        keep = complete_rows(X, y)
-        X, y, weight, labels = X[keep], y[keep], weight[keep], labels[keep]
-    return X, y, weight, labels
+    used = np.full(len(X), True) if finite else usable_rows(X, y)
+    sample = Sample(X, y.reshape(len(y), -1), weight, labels)
+    sample = sample if used.all() else sample.take(used)
+    return GivenRows(row_labels(table, len(X)), used, sample, y.ndim == 1)
 
 
 def check_enough(processes: int, weight: Float[np.ndarray, " N"]) -> None:
@@ -79,9 +102,9 @@ def check_enough(processes: int, weight: Float[np.ndarray, " N"]) -> None:
         raise ValueError(f"{processes} processes need at least as many rows, {found}.")
 
 
-def check_spread(sample: Sample, units: Units, dtype: str) -> None:
+def check_spread(given: GivenRows, units: Units, dtype: str) -> None:
     """Raise if squares of outputs or differences of inputs exceed floating point."""
-    unit = units.y_unit
+    sample, unit = given.sample, units.y_unit
     if not np.all((unit > _SMALLEST_UNIT) & (unit < 1 / _SMALLEST_UNIT)):
         spread = f"y spreads over about {unit.max():.0e}"
         raise ValueError(f"{spread}: its square exceeds floating point. Rescale y.")
@@ -90,8 +113,9 @@ def check_spread(sample: Sample, units: Units, dtype: str) -> None:
     if np.any(wild):
         row, column = (int(i) for i in np.argwhere(wild)[0])
         raise ValueError(
-            f"y is {sample.y[row, column]:.0e} in row {row}, but most of it spreads over about "
-            f"{unit[column]:.0e}: its square exceeds {dtype}. Correct that row, or leave it out."
+            f"y is {sample.y[row, column]:.0e} in {given.label(row)}, but most of it spreads over "
+            f"about {unit[column]:.0e}: its square exceeds {dtype}. Correct that row, or leave it "
+            "out."
         )
     if np.mean(np.abs(units.standard_x(sample.X)).max(axis=1) >= FAR) > _MOST_FAR:
         raise ValueError(
@@ -100,14 +124,18 @@ def check_spread(sample: Sample, units: Units, dtype: str) -> None:
         )
 
 
-def complete_rows(X: np.ndarray, y: np.ndarray) -> Any:
-    """Mask of the rows without NaN; raises for infinities in the others."""
-    keep = ~np.isnan(np.column_stack([X, y])).any(axis=1)
-    if not keep.any():
+def usable_rows(X: np.ndarray, y: np.ndarray) -> Bool[np.ndarray, " N"]:
+    """Mask of the rows with all inputs and some output; raises for infinities in these."""
+    there = np.logical_not(np.isnan(y.reshape(len(y), -1)))
+    used = np.logical_not(np.isnan(X).any(axis=1)) & there.any(axis=1)
+    if not used.any():
         raise ValueError("Every row holds a NaN in X or y: no rows are left.")
-    _check_finite(X[keep], "X", None)
-    _check_finite(y[keep], "y", None)
-    return keep
+    empty = np.flatnonzero(~there[used].any(axis=0))
+    if empty.size:
+        raise ValueError(f"y has no values in column {empty[0]}: leave it out.")
+    check_finite(X[used], "X", None)
+    check_finite(np.where(np.isnan(y[used]), 0.0, y[used]), "y", None)
+    return used
 
 
 def check_weights(sample_weight: Any, rows: int) -> Float[np.ndarray, " N"]:
@@ -167,7 +195,8 @@ def _check_length(array: np.ndarray, name: str, rows: int) -> None:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {found}.")
 
 
-def _check_finite(array: np.ndarray, name: str, columns: Sequence[str] | None) -> None:
+def check_finite(array: np.ndarray, name: str, columns: Sequence[str] | None) -> None:
+    """Raise for NaN or infinity, naming the first cell."""
     if np.all(np.isfinite(array)):
         return
     table = array.reshape(len(array), -1)

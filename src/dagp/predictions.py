@@ -1,0 +1,147 @@
+"""Predictions of a fitted estimator: methods of `DAGP`, for tables of any kind."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dagp.core.typing import RandomState, Table
+from dagp.predict.density import Density
+from dagp.predict.mixture import Mixture
+from dagp.predict.posterior import Posterior
+from dagp.predict.process import FittedProcess
+from dagp.tables.frames import Output, RowsToPredict
+from dagp.tables.validation import check_inputs, check_outputs
+
+
+class Predictions(Density):
+    """Methods that predict from the posterior of a fitted estimator."""
+
+    missing: str
+    flat_: bool
+    target_names_: list[str] | None
+    posterior_: Posterior
+    processes_: list[FittedProcess]
+
+    def predict(self, X: Table, return_std: bool = False, *, output: Output | None = None) -> Any:
+        """Mean of the predictive mixture.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Rows with NaN get NaN if the model was fitted with ``missing="drop"``.
+        return_std : bool, default=False
+            Whether to return the standard deviation too.
+        output : {"numpy", "pandas", "polars"} or None, default=None
+            Form of the result; frames keep the index of `X` and the name of the target. None is
+            that of ``sklearn.set_config(transform_output=...)``.
+
+        Returns
+        -------
+        ndarray of shape (N,) or (N, P), or frame of P columns, or a tuple of two
+        """
+        check_is_fitted(self)
+        rows, outputs = RowsToPredict.of(self, X), self.posterior_.units.y_unit.size
+        numbered = [f"prediction_{p}" for p in range(outputs)]
+        names = self.target_names_ or (["prediction"] if outputs == 1 else numbered)
+
+        def moments(complete: np.ndarray) -> np.ndarray:
+            mixture = self.posterior_.mixture(complete, flat=False)
+            return np.stack([mixture.mean(), np.sqrt(mixture.variance())], axis=1)
+
+        found = rows.each(moments, 2, outputs)[..., *((0,) if self.flat_ else ())]
+        mean, std = (rows.framed(found[:, part], names, output) for part in (0, 1))
+        return (mean, std) if return_std else mean
+
+    def predict_mixture(self, X: Table, noise: bool = True) -> Mixture:
+        """Predictive mixture at each row of `X`.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        noise : bool, default=True
+            Whether to include observation noise.
+        """
+        check_is_fitted(self)
+        X = check_inputs(self, X, reset=False)
+        return self.posterior_.mixture(X, noise=noise, flat=self.flat_)
+
+    def predict_assignment(self, X: Table, *, output: Output | None = None) -> Any:
+        """Probability of each process at each row of `X`, without y: the gate.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        output : {"numpy", "pandas", "polars"} or None, default=None
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (N, K), or frame with columns process_0, …
+        """
+        check_is_fitted(self)
+        rows = RowsToPredict.of(self, X)
+        found = rows.each(self.posterior_.gate, len(self.processes_))
+        return rows.framed(found, self._process_names, output)
+
+    def responsibilities(self, X: Table, y: Table, *, output: Output | None = None) -> Any:
+        """Probability that each process produced each pair.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        y : array-like of shape (N,) or (N, P)
+            With ``missing="drop"``, NaN leaves an output out, or the row if there is no other.
+        output : {"numpy", "pandas", "polars"} or None, default=None
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (N, K), or frame with columns process_0, …
+        """
+        check_is_fitted(self)
+        rows = RowsToPredict.of(self, X)
+        level = check_outputs(y, len(rows.X), finite=self.missing != "drop")
+        there = np.logical_not(np.isnan(level.reshape(len(level), -1))).any(axis=1)
+        rows = rows._replace(complete=rows.complete & there)
+
+        def shares(complete: np.ndarray) -> np.ndarray:
+            mixture = self.posterior_.mixture(complete, flat=self.flat_)
+            return mixture.responsibilities(level[rows.complete])
+
+        return rows.framed(rows.each(shares, len(self.processes_)), self._process_names, output)
+
+    @property
+    def _process_names(self) -> list[str]:
+        return [f"process_{k}" for k in range(len(self.processes_))]
+
+    def score(self, X: Table, y: Table, sample_weight: Any = None) -> float:
+        """R² of the mean of the mixture; see also `log_score`.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        y : array-like of shape (N,) or (N, P)
+        sample_weight : array-like of shape (N,), default=None
+        """
+        # Imported late, as scikit-learn itself does.
+        from sklearn.metrics import r2_score
+
+        return r2_score(y, self.predict(X, output="numpy"), sample_weight=sample_weight)
+
+    def sample_y(
+        self, X: Table, n_samples: int = 1, random_state: RandomState = None
+    ) -> np.ndarray:
+        """Independent draws of observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, N) or (n_samples, N, P)
+        """
+        return self.predict_mixture(X).sample(n_samples, random_state)
