@@ -265,7 +265,8 @@ def test_missing_rows_can_be_dropped():
     y = y.copy()
     y[3] = np.nan
     model = DAGP(**QUICK, missing="drop").fit(X, y)
-    assert len(model.assignment_) == 39
+    np.testing.assert_array_equal(np.flatnonzero(model.assignment_ < 0), [3])
+    assert model.used_mask_.sum() == 39
 
 
 def test_float32_is_close_to_float64(fitted):
