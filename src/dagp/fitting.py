@@ -4,6 +4,8 @@ Used by `DAGP.fit` and `dagp fit`; not part of the public interface.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,7 +18,7 @@ from dagp.core.sharding import from_leader, to_host
 from dagp.files import modelfile
 from dagp.inference.concrete import Concrete
 from dagp.inference.run_log import RunLog
-from dagp.inference.standardize import Prepared, Sample
+from dagp.inference.standardize import Prepared
 from dagp.inference.train import Result
 from dagp.model.association import Batch
 from dagp.predict.posterior import Posterior
@@ -45,6 +47,23 @@ if TYPE_CHECKING:
     from dagp.estimator import DAGP
 
 
+@contextmanager
+def all_or_nothing(estimator: "DAGP") -> Iterator[None]:
+    """Restore the fitted attributes if the ``with`` block fails or is interrupted."""
+    before = _fitted(estimator)
+    try:
+        yield
+    except BaseException:
+        for name in _fitted(estimator):
+            delattr(estimator, name)
+        vars(estimator).update(before)
+        raise
+
+
+def _fitted(estimator: "DAGP") -> dict[str, Any]:
+    return {n: v for n, v in vars(estimator).items() if n.endswith("_") and n[0] != "_"}
+
+
 def fit_estimator(
     estimator: "DAGP",
     X: Any,
@@ -55,15 +74,23 @@ def fit_estimator(
 ) -> None:
     """Fit an estimator as `DAGP.fit`, without removing its checkpoint; `log` replaces that of the
     checkpoint."""
+    with all_or_nothing(estimator):
+        _fit(estimator, X, y, sample_weight, labels, log)
+
+
+def _fit(
+    estimator: "DAGP", X: Any, y: Any, sample_weight: Any, labels: Any, log: RunLog | None
+) -> None:
     priors = check_settings(estimator)
     given = check_data(estimator, X, y, sample_weight, labels, len(priors))
     rows = given.sample
     check_enough(len(priors), rows.weight)
     estimator.flat_ = given.flat
     estimator.target_names_ = output_names(y)
-    previous = _previous(estimator, rows, len(priors))
-    units = None if previous is None else previous.units
-    data = Prepared.of(rows, units, estimator.standardize)
+    data = Prepared.of(rows, None, estimator.standardize)
+    previous = _previous(estimator, data, len(priors))
+    if previous is not None:
+        data = Prepared.of(rows, previous.units)
     check_spread(given, data.units, estimator.dtype)
     seed = from_leader(as_random_state(estimator.random_state).randint(2**31 - 1))
     rng = np.random.default_rng(seed)
@@ -104,6 +131,11 @@ def fit_estimator(
 
 def update_estimator(estimator: "DAGP", X: Any, y: Any, sample_weight: Any = None) -> None:
     """Update a fitted estimator with new rows; see `DAGP.partial_fit`."""
+    with all_or_nothing(estimator):
+        _update(estimator, X, y, sample_weight)
+
+
+def _update(estimator: "DAGP", X: Any, y: Any, sample_weight: Any) -> None:
     units, K = estimator.posterior_.units, estimator.posterior_.model.n_processes
     given = check_data(estimator, X, y, sample_weight, None, K, reset=False)
     columns, expected = given.sample.y.shape[1], len(units.y_unit)
@@ -163,13 +195,25 @@ def _doubt(estimator: "DAGP", found: Fit, data: Prepared, given: GivenRows) -> s
     )
 
 
-def _previous(estimator: "DAGP", rows: Sample, n_processes: int) -> Posterior | None:
-    """The posterior to continue from, with `warm_start` and data of the same shape."""
+def _previous(estimator: "DAGP", data: Prepared, n_processes: int) -> Posterior | None:
+    """The posterior to continue from, with `warm_start`; a warning says why there is none."""
     posterior = getattr(estimator, "posterior_", None) if estimator.warm_start else None
-    if posterior is None or posterior.model.n_processes != n_processes:
+    if posterior is None:
         return None
-    shapes = (len(posterior.units.x_unit), len(posterior.units.y_unit))
-    return posterior if shapes == (rows.X.shape[1], rows.y.shape[1]) else None
+    before, now = posterior.units, data.units
+    if estimator.inference != "collapsed":
+        reason = 'the scheme of inference="concrete" cannot be continued'
+    elif posterior.model.n_processes != n_processes:
+        reason = f"there were {posterior.model.n_processes} processes, now {n_processes}"
+    elif [c.shape for c in before] != [c.shape for c in now]:
+        reason = "the numbers of columns differ"
+    elif not before.resembles(now):
+        reason = "the data lie elsewhere or have another spread"
+    else:
+        return posterior
+    message = f"warm_start: {reason}, so the fit starts afresh."
+    warnings.warn(message, UserWarning, stacklevel=4)
+    return None
 
 
 def _read_off(

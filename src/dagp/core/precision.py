@@ -4,8 +4,10 @@ Both are restored afterwards, so a user's program keeps its JAX flags and thread
 """
 
 import functools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import jax
 import scipy.linalg  # noqa: F401  (JAX's CPU LAPACK calls go through SciPy's BLAS; load it first)
@@ -22,6 +24,33 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _SingleThread:
+    """One BLAS thread while any call of the library is running, in whichever Python thread.
+
+    The number of BLAS threads belongs to the process. If every call saved and restored it, calls
+    that overlap would restore each other's setting and leave the process changed.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._calls = threading.Lock(), 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._calls == 0:
+                self._limit = _thread_pools().limit(limits=1, user_api="blas")
+            self._calls += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._calls -= 1
+            if self._calls == 0:
+                self._limit.restore_original_limits()
+
+
+_one_thread = _SingleThread()
+
+
 @contextmanager
 def numerics(dtype: str = "float64") -> Iterator[None]:
     """Compute in `dtype`, with one BLAS thread, inside the ``with`` block.
@@ -30,7 +59,7 @@ def numerics(dtype: str = "float64") -> Iterator[None]:
     and XLA spreads the large products over the cores. Running out of memory raises MemoryError.
     """
     try:
-        with jax.enable_x64(dtype == "float64"), _thread_pools().limit(limits=1, user_api="blas"):
+        with jax.enable_x64(dtype == "float64"), _one_thread:
             yield
     except JaxRuntimeError as error:
         # JAX raises this type for every failure at run time.

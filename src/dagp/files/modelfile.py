@@ -132,7 +132,12 @@ def _unpacked(packed: Any, rows: int) -> np.ndarray:
 
 def settings(estimator: "DAGP") -> dict[str, Any]:
     """The settings that determine a fit, without those of a single run."""
-    kept = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _RUN_SETTINGS}
+    kept = {
+        # A setting counts by its value, whether it is a number of Python or of NumPy.
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in _RUN_SETTINGS
+    }
     if not isinstance(kept["random_state"], int | None):
         # The state of a generator at the start of the fit is not known any more.
         kept["random_state"] = None
@@ -179,9 +184,16 @@ def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
         return NO_LOG
     path, every = Path(estimator.checkpoint), float(estimator.checkpoint_every)
     what = [PROCEDURE, settings(estimator), *sample]
+    if (state := _generator_state(estimator.random_state)) is not None:
+        what.append(state)
     identity = storage.fingerprint(what)
     finished, progress = [], None
     if estimator.resume and path.exists():
+        if estimator.random_state is None:
+            raise StorageError(
+                f"{path} cannot be resumed without a seed: its fit took another path than this one "
+                "would. Set random_state in both, or remove the checkpoint."
+            )
         tree = storage.load(path, CHECKPOINT)
         if not isinstance(tree, dict) or not isinstance(tree.get("finished"), list):
             raise StorageError(f"{path} does not hold a valid checkpoint; remove it.")
@@ -194,6 +206,16 @@ def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
             )
         finished, progress = tree["finished"], tree.get("progress")
     return RunLog(finished, progress, _periodically(path, every, identity))
+
+
+def _generator_state(random_state: Any) -> str | None:
+    """The state of a generator, which identifies a fit as a seed does; None for seeds."""
+    if isinstance(random_state, np.random.Generator):
+        return repr(random_state.bit_generator.state)
+    if isinstance(random_state, np.random.RandomState):
+        name, keys, *rest = random_state.get_state()
+        return repr((name, np.asarray(keys).tolist(), *rest))
+    return None
 
 
 def discard_checkpoint(estimator: "DAGP") -> None:

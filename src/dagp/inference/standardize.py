@@ -14,6 +14,8 @@ FAR = 1e15
 FORBIDDEN = -1e30
 """Added to the log joint where a label excludes a process. Finite, so that it never becomes NaN."""
 
+_NEAR, _SIMILAR = 3.0, 4.0
+"""Largest distance of the centres, in units, and ratio of the units, of data that are alike."""
 _BULK = (0.05, 0.95)
 _BULK_OF_NORMAL = 3.2897072539029444
 """Width of that bulk for a standard normal: the unit of a normal column is its std."""
@@ -56,6 +58,15 @@ class Units(NamedTuple):
 
     def apply(self, sample: Sample) -> Sample:
         return sample._replace(X=self.standard_x(sample.X), y=self.standard_y(sample.y))
+
+    def resembles(self, other: "Units") -> bool:
+        """Whether other data may be expressed in these units: of similar centre and spread."""
+        pairs = ((self[0], self[1], other[0], other[1]), (self[2], self[3], other[2], other[3]))
+        return all(
+            np.all(np.abs(there - here) <= _NEAR * unit)
+            and np.all((wide <= _SIMILAR * unit) & (unit <= _SIMILAR * wide))
+            for here, unit, there, wide in pairs
+        )
 
     def standard_x(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
         with np.errstate(over="ignore"):

@@ -1,12 +1,13 @@
 """Model factory: from a problem (data and priors) and a start to a model."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from dagp.core.sharding import to_host
 from dagp.core.typing import Float
+from dagp.inference.concrete import with_natural_q
 from dagp.inference.standardize import Sample, Units
 from dagp.model.association import DataAssociation
 from dagp.model.gates import ConstantGate, Gate, GatePrior
@@ -90,12 +91,34 @@ def with_inducing(problem: Problem, start: Start, trained: DataAssociation) -> D
     )
 
 
-def resumed(problem: Problem, previous: DataAssociation) -> DataAssociation:
-    """A trained model to be trained further, with the range of clutter from the new data."""
-    context = build_context(problem, Start("warm", np.zeros((0, 0)), 1.0, 1.0))
-    trained = map(previous.process, range(problem.n_processes))
-    processes = [p.resumed(q, context) for p, q in zip(problem.priors, trained, strict=True)]
-    return DataAssociation.assemble(processes, previous.gate)
+def resumed(problem: Problem, previous: DataAssociation) -> tuple[DataAssociation, list[str]]:
+    """A trained model to be trained further, with the range of clutter from the new data; and the
+    names of its parts that start afresh, because they have other priors than before.
+
+    Of parts with another number of inducing inputs, the hyperparameters are kept.
+    """
+    start = Start("warm", np.zeros((0, 0)), 1.0, 1.0)
+    context = build_context(problem, start)
+    fresh = with_natural_q(deepened(problem, start, build(problem, start), Deepening()))
+    previous = with_natural_q(previous)
+    anew, processes = [], []
+    for k, prior in enumerate(problem.priors):
+        kept = _carried_over(fresh.process(k), previous.process(k))
+        anew += [f"process {k}"] if kept is None else []
+        processes.append(fresh.process(k) if kept is None else prior.resumed(kept, context))
+    gate = _carried_over(fresh.gate, previous.gate)
+    anew += ["the gate"] if gate is None else []
+    return DataAssociation.assemble(processes, fresh.gate if gate is None else gate), anew
+
+
+def _carried_over(fresh: Any, trained: Any) -> Any:
+    """A trained part in the shapes of a fresh one; None if it is of another kind."""
+    if jax.tree.structure(fresh) != jax.tree.structure(trained):
+        return None
+    pairs = zip(jax.tree.leaves(fresh), jax.tree.leaves(trained), strict=True)
+    if all(np.shape(a) == np.shape(b) for a, b in pairs):
+        return trained
+    return jax.tree.map(lambda a, b: b if np.shape(a) == np.shape(b) else a, fresh, trained)
 
 
 def deepened(

@@ -1,5 +1,6 @@
 """Fit of a problem by collapsed or concrete inference, in full batch, minibatches or a stream."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -107,7 +108,14 @@ def fit_collapsed(
 ) -> Fit:
     """Search, and train on all rows at once or in minibatches."""
     if previous is not None:
-        previous = with_natural_q(resumed(problem, previous))
+        previous, anew = resumed(problem, previous)
+        if anew:
+            warnings.warn(
+                f"warm_start: {', '.join(anew)} had other priors before and start afresh; the rest "
+                "continues from the previous fit.",
+                UserWarning,
+                stacklevel=4,
+            )
     size = options.batch_size
     if size is None:
         part, rows = problem, np.arange(len(problem.sample.X))
