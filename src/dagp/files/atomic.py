@@ -3,6 +3,8 @@
 import contextlib
 import glob
 import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,23 +21,45 @@ _DRAFT = ".draft"
 
 
 def replace(path: str | Path, fill: Callable[[BinaryIO], object]) -> Path:
-    """Write a file atomically: the path always holds the old or the new one, complete."""
-    path = Path(path)
+    """Write a file atomically: the path always holds the old or the new one, complete.
+
+    The new file has the permissions of the old one. A link is followed; pipes and devices, which
+    cannot be replaced, are written to when all is there.
+    """
+    given, path = Path(path), Path(os.path.realpath(path))
     try:
+        if path.exists() and not path.is_file():
+            _pour(path, fill)
+            return given
         with _draft(path) as (handle, draft):
             with os.fdopen(handle, "wb") as file:
                 fill(file)
                 file.flush()
                 os.fsync(file.fileno())
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(draft, 0o666 & ~mask)
+            os.chmod(draft, _permissions(path))
             os.replace(draft, path)
     except OSError as error:
-        raise StorageError(f"Cannot write {path}: {error.strerror or error}.") from error
+        raise StorageError(f"Cannot write {given}: {error.strerror or error}.") from error
     _sync_folder(path.parent)
     _tidy(path)
-    return path
+    return given
+
+
+def _permissions(path: Path) -> int:
+    """Those of the file, or of a new one."""
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _pour(path: Path, fill: Callable[[BinaryIO], object]) -> None:
+    """Write to a pipe or device, all at once."""
+    with tempfile.TemporaryFile() as whole, path.open("wb") as file:
+        fill(whole)
+        whole.seek(0)
+        shutil.copyfileobj(whole, file)
 
 
 def discard(path: str | Path) -> None:

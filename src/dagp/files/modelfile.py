@@ -183,6 +183,10 @@ def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
     if estimator.checkpoint is None:
         return NO_LOG
     path, every = Path(estimator.checkpoint), float(estimator.checkpoint_every)
+    if path.exists() and not estimator.resume and not is_checkpoint(path):
+        raise StorageError(
+            f"{path} exists and is not a whole checkpoint; remove it, or choose another name."
+        )
     what = [PROCEDURE, settings(estimator), *sample]
     if (state := _generator_state(estimator.random_state)) is not None:
         what.append(state)
@@ -220,8 +224,16 @@ def _generator_state(random_state: Any) -> str | None:
 
 def discard_checkpoint(estimator: "DAGP") -> None:
     """Remove the checkpoint of a completed fit."""
-    if estimator.checkpoint is not None and is_leader():
+    if estimator.checkpoint is not None and is_leader() and is_checkpoint(estimator.checkpoint):
         discard(estimator.checkpoint)
+
+
+def is_checkpoint(path: str | Path) -> bool:
+    """Whether a file is a checkpoint, and so may be overwritten and removed."""
+    try:
+        return storage.describe(path).kind == CHECKPOINT
+    except StorageError:
+        return False
 
 
 def _periodically(path: Path, every: float, identity: str) -> Callable[[RunLog], None]:
