@@ -222,3 +222,68 @@ def test_together_alone_is_the_same():
         with company:
             models.append(DAGP(processes=[GP(), Noise()], **settings).fit(data.X, data.y))
     np.testing.assert_allclose(models[0].responsibilities_, models[1].responsibilities_, atol=1e-6)
+
+
+LISTENING = """
+import sys
+from pathlib import Path
+import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+from dagp import distributed
+
+distributed.initialize()
+with distributed.together():
+    mesh = jax.make_mesh((2,), ("all",))
+    rows = jax.make_array_from_callback(
+        (2,), NamedSharding(mesh, PartitionSpec("all")), lambda _: jnp.ones(1)
+    )
+    assert float(jax.jit(jnp.sum)(rows)) == 2.0
+from jax._src.lib import xla_client
+print("bound to", xla_client._xla.make_gloo_tcp_collectives.keywords["hostname"])
+mine = {link.readlink().name for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+for table in ("tcp", "tcp6"):
+    for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
+        cells = line.split()
+        if f"socket:[{cells[9]}]" in mine:
+            print("socket", cells[1].split(":")[0])
+"""
+
+
+def test_workers_of_one_machine_listen_to_this_machine_alone(tmp_path):
+    coordinator = f"127.0.0.1:{launch._free_port()}"
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", LISTENING],
+            env={**os.environ, **distributed.Place(coordinator, 2, rank).environment()},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    found = [worker.communicate(timeout=LIMIT)[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0]
+    # The name of this machine may be one of loopback anyway.
+    assert all("bound to 127.0.0.1" in out for out in found)
+    addresses = {line.split()[1] for out in found for line in out.splitlines() if "socket" in line}
+    # 127.0.0.1, or the same as an address of IPv6, in the order of the machine's bytes.
+    assert addresses and addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def test_a_launch_that_is_terminated_leaves_nothing_behind(folder, tmp_path):
+    words = ["launch", "--workers", "2", "--", *ONE, *SMALL, "--max-iter", "100000", "--force"]
+    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "TMPDIR": str(tmp_path), "DAGP_CACHE": "off"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from dagp.cli import main; main()", *words, "-o", "ended.dagp"],
+        cwd=folder,
+        env={**os.environ, **quick},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + LIMIT
+    while len(workers := peers(process)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir())
+    process.terminate()
+    assert process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)

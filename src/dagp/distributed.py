@@ -12,12 +12,14 @@ and gets the same model. ``dagp launch`` or the launcher of a cluster starts the
         model.save("model.dagp")
 """
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
+from jax._src import lib as jax_library
 from jax.sharding import AxisType
 
 from dagp.core.sharding import ROWS, use_mesh
@@ -25,6 +27,8 @@ from dagp.core.sharding import ROWS, use_mesh
 __all__ = ["Place", "initialize", "leading", "place_of", "together"]
 
 AUTO = "auto"
+LISTEN = "DAGP_LISTEN"
+"""Environment variable; ``all`` lets the coordinator listen on every interface of its machine."""
 HEARTBEAT = 20
 """Seconds without an answer after which a worker counts as lost and the others stop too."""
 
@@ -96,16 +100,37 @@ def initialize(place: Place | None = None) -> None:
     place : Place, default=None
         None reads it from the environment: ``DAGP_COORDINATOR``, ``DAGP_PROCESSES`` and
         ``DAGP_PROCESS``, or ``DAGP_COORDINATOR=auto`` under Slurm, Open MPI and Kubernetes.
+
+    Notes
+    -----
+    The coordinator listens on the address it is given, on loopback with workers of one machine, or
+    on every interface with ``DAGP_LISTEN=all`` and with ``auto``. Nothing is encrypted or
+    authenticated: use a private network.
     """
     place = place or place_of()
     if place is None:
         return
     options: dict[str, Any] = {"heartbeat_timeout_seconds": HEARTBEAT}
     if place.coordinator.startswith(("127.", "localhost:")):
-        # With all workers on this machine, do not listen to other machines.
+        _collect_on_loopback()
+    if place.coordinator != AUTO and os.environ.get(LISTEN) != "all":
+        # The default is every interface of the machine.
         options["coordinator_bind_address"] = place.coordinator
     address: Any = () if place.coordinator == AUTO else place
     jax.distributed.initialize(*address, **options)
+
+
+def _collect_on_loopback() -> None:
+    """With all workers on this machine, do not listen to other machines.
+
+    The sockets over which CPUs exchange sums are bound to what the name of the host resolves to,
+    which may be reachable from the network; JAX has no setting for it.
+    """
+    library: Any = jax_library
+    native = library.xla_client._xla
+    if not isinstance(native.make_gloo_tcp_collectives, functools.partial):
+        here = functools.partial(native.make_gloo_tcp_collectives, hostname="127.0.0.1")
+        native.make_gloo_tcp_collectives = here
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Annotated, NamedTuple, TypeAlias
+from typing import IO, Annotated, NamedTuple, NoReturn, TypeAlias
 
 from typer import Argument, Exit, Option
 
@@ -55,6 +56,8 @@ def launch(
     words, gpus = command, _visible_gpus()
     if gpus and len(gpus) < workers:
         raise InputError(f"--workers {workers} needs one GPU each, found only {len(gpus)} GPU(s).")
+    # `kill` ends this process as Ctrl-C does: workers and temporary folders are cleaned up.
+    signal.signal(signal.SIGTERM, _end)
     while True:
         with _WorkerGroup.started(words, workers, gpus) as group:
             outcome = group.wait(patience)
@@ -67,6 +70,10 @@ def launch(
         print_message(f"{outcome.reason}; restarting all workers from the last checkpoint.")
         # --force: the first run has checked the output, so a file there now is from this launch.
         words = [*command, *(w for w in ("--resume", "--force") if w not in command)]
+
+
+def _end(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 class _Outcome(NamedTuple):
@@ -124,8 +131,8 @@ class _WorkerGroup:
         codes = [worker.poll() for worker in self._workers]
         killed = [index for index, code in enumerate(codes) if code is not None and code < 0]
         if killed:
-            signal = -(codes[killed[0]] or 0)
-            return _Outcome(WORKER_LOST, f"Worker {killed[0]} ended with signal {signal}")
+            number = -(codes[killed[0]] or 0)
+            return _Outcome(WORKER_LOST, f"Worker {killed[0]} ended with signal {number}")
         if WORKER_LOST in codes:
             return _Outcome(WORKER_LOST, f"Worker {codes.index(WORKER_LOST)} lost the others")
         if codes[0] is None or codes[0] == 0:
