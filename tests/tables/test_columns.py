@@ -519,6 +519,15 @@ def test_columns_that_do_not_fit_are_not_saved(columns, tmp_path):
         simple.save(tmp_path / "model.dagp")
 
 
+def test_entries_that_a_parameter_does_not_have_are_not_saved(tmp_path):
+    model = fit(frame())
+    length = model.posterior_.model.groups[0].latent.kernel.lengthscale
+    assert length.entries == (0, 1, 1, 1)
+    object.__setattr__(length, "entries", (0, 1, 1, 2))
+    with pytest.raises(StorageError, match="entries of a parameter must be below 2"):
+        model.save(tmp_path / "model.dagp")
+
+
 def test_a_checkpoint_is_of_these_columns(tmp_path, monkeypatch):
     monkeypatch.setattr(modelfile, "discard_checkpoint", lambda _: None)
     path = tmp_path / "checkpoint"

@@ -236,7 +236,11 @@ def _check_model(model: Any, processes: int, dtype: str) -> None:
 def _check_parameter(parameter: Any, most: float) -> None:
     right = parameter.support in ("real", "positive")
     _require(right, f"support of a parameter must be real or positive, got {parameter.support!r}")
-    value = np.asarray(parameter.raw, np.float64)
+    value, entries = np.asarray(parameter.raw, np.float64), parameter.entries
+    if entries is not None:
+        most_entries = np.broadcast_shapes(value.shape, np.shape(parameter.unit))[-1]
+        right = isinstance(entries, tuple) and set(entries) <= set(range(most_entries))
+        _require(right, f"entries of a parameter must be below {most_entries}, got {entries}")
     if parameter.support == "positive":
         with np.errstate(over="ignore", under="ignore"):
             value = np.asarray(np.exp(value - parameter.unit))
