@@ -1,6 +1,6 @@
 """`DAGP`, the estimator: a scikit-learn regressor for data association with Gaussian processes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from dagp.predict.posterior import Posterior
 from dagp.predict.process import FittedProcess
 from dagp.predictions import Predictions
 from dagp.search.fit import Stream
+from dagp.tables.columns import Columns
 
 if TYPE_CHECKING:
     import xarray
@@ -66,6 +67,10 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
     missing : {"raise", "drop"}, default="raise"
         Treatment of NaN: an error, or leave out rows without all inputs and any output. With
         several outputs, missing ones leave the others of their row in use.
+    columns : dict, default=None
+        Roles of columns, by name or position: ``"number"``, ``"category"``, ``"ignore"``, or for
+        times ``"time"``, a unit such as ``"days"``, a period (``"daily"``, ``"weekly"``,
+        ``"yearly"``), or several, such as ``"days+daily"``. The others are taken by their types.
     random_state : int, Generator, RandomState or None, default=None
         Seed; the same seed gives identical results.
     warm_start : bool, default=False
@@ -111,6 +116,8 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
         Steps of the start that was kept.
     n_features_in_ : int
         Number of input columns D.
+    columns_ : Columns
+        What each column holds, and how it is encoded.
     feature_names_in_ : ndarray of shape (D,), if `X` has column names
     target_names_ : list of P str, or None if `y` has no names
 
@@ -137,9 +144,11 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
     alternatives_: "list[DAGP]"
     converged_: bool
     n_iter_: int
+    n_features_in_: int
     flat_: bool
     target_names_: list[str] | None
     extent_: tuple[np.ndarray, np.ndarray]
+    columns_: Columns
     posterior_: Posterior
     stream_: Stream
 
@@ -158,6 +167,7 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
         standardize: bool = True,
         dtype: str = "float64",
         missing: str = "raise",
+        columns: Mapping[str | int, Any] | None = None,
         random_state: RandomState = None,
         warm_start: bool = False,
         verbose: int = 0,
@@ -178,6 +188,7 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
         self.standardize = standardize
         self.dtype = dtype
         self.missing = missing
+        self.columns = columns
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
@@ -262,7 +273,7 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        x : array-like of shape (D,)
+        x : array-like of shape (D,), mapping of column names, or frame of one row
         y : float or array-like of shape (P,)
 
         Examples

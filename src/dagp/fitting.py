@@ -6,6 +6,7 @@ Used by `DAGP.fit` and `dagp fit`; not part of the public interface.
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -82,20 +83,23 @@ def _fit(
     estimator: "DAGP", X: Any, y: Any, sample_weight: Any, labels: Any, log: RunLog | None
 ) -> None:
     priors = check_settings(estimator)
+    before = getattr(estimator, "columns_", None)
     given = check_data(estimator, X, y, sample_weight, labels, len(priors))
-    rows = given.sample
+    rows, columns = given.sample, estimator.columns_
     check_enough(len(priors), rows.weight)
     estimator.flat_ = given.flat
     estimator.target_names_ = output_names(y)
-    data = Prepared.of(rows, None, estimator.standardize)
-    previous = _previous(estimator, data, len(priors))
+    data = Prepared.of(rows, None, estimator.standardize, columns.known_units)
+    same = before is None or columns == before or (columns.plain and before.plain)
+    previous = _previous(estimator, data, len(priors), same)
     if previous is not None:
         data = Prepared.of(rows, previous.units)
     check_spread(given, data.units, estimator.dtype)
     seed = from_leader(as_random_state(estimator.random_state).randint(2**31 - 1))
     rng = np.random.default_rng(seed)
-    inducing = inducing_inputs(estimator.inducing, data.sample, data.units, rng)
-    problem = Problem(data.sample, data.units, tuple(priors), estimator.gate, inducing)
+    inducing = inducing_inputs(_given_inducing(estimator), data.sample, data.units, rng)
+    gate, groups = estimator.gate, columns.groups
+    problem = Problem(data.sample, data.units, tuple(priors), gate, inducing, groups)
     options = Options(
         estimator.n_init,
         estimator.max_iter,
@@ -153,11 +157,19 @@ def _update(estimator: "DAGP", X: Any, y: Any, sample_weight: Any) -> None:
     _read_off(estimator, given, data, result, None)
 
 
+def _given_inducing(estimator: "DAGP") -> Any:
+    """The setting `inducing`, with positions encoded as the inputs are."""
+    given, columns = estimator.inducing, estimator.columns_
+    if given is None or isinstance(given, Integral) or columns.plain:
+        return given
+    return columns.encode(given, "inducing")
+
+
 def _alternative(
     estimator: "DAGP", given: GivenRows, data: Prepared, contender: Contender, result: Result
 ) -> "DAGP":
     other = type(estimator)(**estimator.get_params(deep=False))
-    for name in ("flat_", "target_names_", "n_features_in_", "feature_names_in_"):
+    for name in ("flat_", "target_names_", "n_features_in_", "feature_names_in_", "columns_"):
         if hasattr(estimator, name):
             setattr(other, name, getattr(estimator, name))
     _read_off(other, given, data, result, None)
@@ -195,7 +207,9 @@ def _doubt(estimator: "DAGP", found: Fit, data: Prepared, given: GivenRows) -> s
     )
 
 
-def _previous(estimator: "DAGP", data: Prepared, n_processes: int) -> Posterior | None:
+def _previous(
+    estimator: "DAGP", data: Prepared, n_processes: int, same_columns: bool
+) -> Posterior | None:
     """The posterior to continue from, with `warm_start`; a warning says why there is none."""
     posterior = getattr(estimator, "posterior_", None) if estimator.warm_start else None
     if posterior is None:
@@ -207,6 +221,8 @@ def _previous(estimator: "DAGP", data: Prepared, n_processes: int) -> Posterior 
         reason = f"there were {posterior.model.n_processes} processes, now {n_processes}"
     elif [c.shape for c in before] != [c.shape for c in now]:
         reason = "the numbers of columns differ"
+    elif not same_columns:
+        reason = "the columns hold other levels, or are of other kinds"
     elif not before.resembles(now):
         reason = "the data lie elsewhere or have another spread"
     else:

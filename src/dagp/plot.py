@@ -2,8 +2,9 @@
 
 Every function draws on the axes ``ax`` (None: the current axes) and returns them. ``column`` and
 ``output`` are the input on the x axis and the output on the y axis; curves hold the other inputs at
-the middle of their range and extend by ``margin`` of the range beyond the training data. A process
-has the same colour in every plot, from a colour-blind safe palette.
+the middle of their range and extend by ``margin`` of the range beyond the training data. Where a
+model has categories or times, columns are those of ``model.columns_.names``. A process has the same
+colour in every plot, from a colour-blind safe palette.
 
 >>> import matplotlib; matplotlib.use("agg")
 >>> from dagp import datasets
@@ -107,7 +108,8 @@ def posterior(
     mixture = model.posterior_.mixture(rows, flat=False)
     means, stds = mixture.means[..., output], np.sqrt(mixture.variances[..., output])
     if X is not None and y is not None:
-        ax.scatter(_column(X, column), _column(y, output), s=4, color="0.6", linewidths=0, zorder=1)
+        x = _column(_inputs(model, X), column)
+        ax.scatter(x, _column(y, output), s=4, color="0.6", linewidths=0, zorder=1)
     for k in np.flatnonzero(model.active_).tolist():
         _faded(ax, grid, means[:, k], stds[:, k], mixture.weights[:, k], colour(k))
         process = model.processes_[k]
@@ -145,7 +147,8 @@ def assignment(
     owner = shares.argmax(axis=1)
     sure = np.clip(shares.max(axis=1), 0.25, 1.0)
     shades = np.array([(*to_rgb(colour(k)), s) for k, s in zip(owner, sure, strict=True)])
-    ax.scatter(_column(X, column), _column(y, output), s=6, c=shades, linewidths=0)
+    x = _column(_inputs(model, X), column)
+    ax.scatter(x, _column(y, output), s=6, c=shades, linewidths=0)
     ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
     return ax
 
@@ -253,6 +256,11 @@ def _column(table: Any, index: int) -> np.ndarray:
     return array if array.ndim == 1 else array[:, index]
 
 
+def _inputs(model: "DAGP", X: Any) -> Any:
+    """The table, or its encoded columns where it holds categories or times."""
+    return X if model.columns_.plain else model.columns_.encode(X)
+
+
 def _name(table: Any, index: int, default: str) -> str:
     columns = getattr(table, "columns", getattr(table, "column_names", None))
     if columns is not None:
@@ -262,6 +270,7 @@ def _name(table: Any, index: int, default: str) -> str:
 
 def _label(model: "DAGP", X: Any, column: int) -> str:
     names = getattr(model, "feature_names_in_", None)
+    names = names if model.columns_.plain else model.columns_.names
     return str(names[column]) if names is not None else _name(X, column, "x")
 
 
@@ -270,9 +279,7 @@ def _sweep(model: "DAGP", column: int, margin: float) -> tuple[np.ndarray, np.nd
     low, high = model.extent_
     reach = margin * (high[column] - low[column])
     grid = np.linspace(low[column] - reach, high[column] + reach, _GRID)
-    rows = np.tile((low + high) / 2, (_GRID, 1))
-    rows[:, column] = grid
-    return grid, rows
+    return grid, model.columns_.along((low + high) / 2, column, grid)
 
 
 def _faded(

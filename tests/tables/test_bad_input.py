@@ -14,6 +14,9 @@ SPREAD = np.linspace(0, 1, 8)[:, None]
 """Inducing inputs for data that have fewer distinct ones: every other number is compiled anew."""
 
 
+WORDS = [f"word {i}" for i in range(30)]
+
+
 def with_value(array, index, value):
     array = array.copy()
     array[index] = value
@@ -37,10 +40,10 @@ def with_value(array, index, value):
         (X, with_value(Y, 7, np.nan), "y contains NaN: 1 value.*row 7"),
         (with_value(X, (2, 0), np.inf), Y, "X contains infinity: 1 value.*row 2"),
         (X, with_value(Y, 2, -np.inf), "y contains infinity"),
-        (pd.DataFrame({"a": X[:, 0], "name": ["u"] * 30}), Y, "column 'name' of X holds text"),
-        (pd.DataFrame({"t": pd.date_range("2026-01-01", periods=30)}), Y, "'t'.*dates or times"),
+        (pd.DataFrame({"a": X[:, 0], "name": WORDS}), Y, "column 'name' of X holds text"),
+        (X, pd.date_range("2026-01-01", periods=30), "y holds dates or times"),
         (pd.DataFrame({"a": with_value(X[:, 0], 3, np.nan)}), Y, "row 3, column 'a'"),
-        (np.full((30, 1), "u"), Y, "column 0 of X holds text"),
+        (np.array(WORDS)[:, None], Y, "column 0 of X holds text"),
     ],
 )
 def test_data_that_cannot_be_used(inputs, outputs, message):

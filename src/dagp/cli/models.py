@@ -11,6 +11,7 @@ from dagp.core.errors import StorageError
 from dagp.estimator import DAGP
 from dagp.files import format as storage
 from dagp.files import modelfile
+from dagp.tables.reading import is_missing
 
 
 class Model(NamedTuple):
@@ -50,7 +51,8 @@ def load_model(path: Path) -> Model:
         raise InputError(f"{path} is damaged: the target name must be a string, got {found}.")
     names, units = getattr(estimator, "feature_names_in_", None), estimator.posterior_.units
     features = None if names is None else [str(name) for name in names]
-    return Model(path, estimator, features, units.x_unit.size, units.y_unit.size, target)
+    inputs = estimator.n_features_in_
+    return Model(path, estimator, features, inputs, units.y_unit.size, target)
 
 
 def input_columns(model: Model, table: tables.Table, target: str | None) -> list[str]:
@@ -73,7 +75,8 @@ def rows_to_show(
         if saved is None:
             raise InputError(f"{model.path} was saved without its data; --data must name a table.")
         X, y = saved
-        keep = ~np.isnan(np.column_stack([X, y])).any(axis=1)
+        empty = np.isnan(X) if X.dtype != object else np.frompyfunc(is_missing, 1, 1)(X)
+        keep = ~np.column_stack([empty, np.isnan(y)]).astype(bool).any(axis=1)
         return X[keep], y[keep]
     if model.outputs > 1:
         raise InputError(f"--data needs a model with one output; {model.path} has {model.outputs}.")

@@ -1,10 +1,14 @@
 """Explanation of a single observation: responsibilities and predictions of all processes."""
 
+import warnings
+from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dagp.core.typing import Float
+from dagp.tables.validation import check_inputs
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -40,14 +44,14 @@ class Explanation(NamedTuple):
     Attributes
     ----------
     x, y : arrays of shape (D,) and (P,)
-        Input and output.
+        Input, as it was given, and output.
     opinions : tuple of Opinion
         One per process, in descending order of responsibility.
     log_density : float
         Log predictive density of the observation.
     """
 
-    x: Float[np.ndarray, " D"]
+    x: np.ndarray
     y: Float[np.ndarray, " P"]
     opinions: tuple[Opinion, ...]
     log_density: float
@@ -61,7 +65,7 @@ class Explanation(NamedTuple):
         best = self.opinions[0]
         perhaps = "" if best.responsibility >= SURE else "perhaps "
         lines = [
-            f"y = {_numbers(self.y)} at x = {_numbers(self.x)}: {perhaps}process {best.process} "
+            f"y = {_numbers(self.y)} at x = {_cells(self.x)}: {perhaps}process {best.process} "
             f"({best.kind}), probability {best.responsibility:.3g}."
         ]
         for opinion in self.opinions:
@@ -77,19 +81,40 @@ class Explanation(NamedTuple):
 
 def explain(model: "DAGP", x: Any, y: Any) -> Explanation:
     """See `DAGP.explain`."""
-    x = np.asarray(x, np.float64).reshape(1, -1)
+    row, encoded = _row(model, x)
     outputs = np.asarray(y, np.float64).reshape(1, -1)
     observed = outputs[:, 0] if model.flat_ else outputs
-    mixture = model.predict_mixture(x)
+    mixture = model.posterior_.mixture(encoded, flat=model.flat_)
     responsibilities = mixture.responsibilities(observed)[0]
-    weights = model.predict_assignment(x)[0]
+    weights = model.posterior_.gate(encoded)[0]
     opinions: list[Opinion] = []
     for k in np.argsort(-responsibilities, kind="stable").tolist():
         alone = mixture.marginal(k)
         mean, std = np.atleast_1d(alone.mean()[0]), np.atleast_1d(np.sqrt(alone.variance()[0]))
         known = float(responsibilities[k]), float(weights[k])
         opinions.append(Opinion(k, model.processes_[k].kind, *known, mean, std))
-    return Explanation(x[0], outputs[0], tuple(opinions), float(mixture.log_prob(observed)[0]))
+    return Explanation(row, outputs[0], tuple(opinions), float(mixture.log_prob(observed)[0]))
+
+
+def _row(model: "DAGP", x: Any) -> tuple[np.ndarray, Float[np.ndarray, "1 D"]]:
+    """A row as given (a list, a mapping, a frame of one row), and the same encoded."""
+    if hasattr(x, "columns"):
+        encoded = check_inputs(model, x, reset=False)
+        if len(encoded) != 1:
+            raise ValueError(f"x must be one row, got {len(encoded)}.")
+        return model.columns_.decode(encoded)[0], encoded
+    if isinstance(x, Mapping) or hasattr(x, "to_dict"):
+        names = list(getattr(model, "feature_names_in_", range(model.n_features_in_)))
+        if absent := [name for name in names if name not in x]:
+            needed = ", ".join(map(repr, names))
+            raise ValueError(f"x has no entry {absent[0]!r}; it needs {needed}.")
+        x = [x[name] for name in names]
+    kind = np.float64 if model.columns_.plain else object
+    row = np.asarray(x, kind).reshape(1, -1)
+    with warnings.catch_warnings():
+        # The order of a list is that of the fit.
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        return row[0], check_inputs(model, row, reset=False)
 
 
 def outliers(model: "DAGP", probability: float) -> np.ndarray:
@@ -99,6 +124,12 @@ def outliers(model: "DAGP", probability: float) -> np.ndarray:
     # NaN, for dropped rows, compares false.
     rows = np.flatnonzero(chance >= probability)
     return model.index_[rows[np.argsort(-chance[rows], kind="stable")]]
+
+
+def _cells(values: np.ndarray) -> str:
+    numeric = [isinstance(value, Real) and not isinstance(value, bool) for value in values]
+    pairs = zip(values, numeric, strict=True)
+    return ", ".join(f"{value:.4g}" if number else str(value) for value, number in pairs)
 
 
 def _numbers(values: Float[np.ndarray, " P"]) -> str:

@@ -77,6 +77,7 @@ def _with_data(model: "DAGP", X: Any, y: Any) -> tuple[dict[str, Any], dict[str,
         "std": ((POINT, PROCESS, *shape[1:]), std, "standard deviation of the function"),
     }
     names = getattr(model, "feature_names_in_", range(inputs.shape[1]))
+    names = names if model.columns_.plain else model.columns_.names
     labels: dict[str, Any] = {"feature": list(names)}
     table: Any = nw.from_native(X, pass_through=True)
     targets: Any = nw.from_native(y, pass_through=True)

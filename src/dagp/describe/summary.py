@@ -5,11 +5,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dagp.tables.kinds import Category
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dagp.estimator import DAGP
     from dagp.model.kernel import Kernel
     from dagp.model.parameters import Parameter
     from dagp.predict.process import FittedProcess
+    from dagp.tables.columns import Columns
 
 COLUMNS = ("process", "kind", "share", "noise std", "where", "function")
 START_COLUMNS = ("start", "ELBO", "ELBO at each rung", "steps", "fate", "moves (ELBO gain)")
@@ -24,28 +29,33 @@ def rows(model: "DAGP") -> list[tuple[str, ...]]:
             f"{process.share_:.1%}",
             ", ".join(digits(std) for std in process.noise_std_),
             _where(model, process),
-            "" if process.kernel_ is None else _function(process.kernel_),
+            "" if process.kernel_ is None else _function(process.kernel_, model.columns_),
         )
         for process in model.processes_
     ]
 
 
-def _function(kernel: "Kernel") -> str:
+def _function(kernel: "Kernel", columns: "Columns") -> str:
     """A kernel in words: length scale, period and standard deviation of the function."""
     variance, lengthscale = getattr(kernel, "variance", None), getattr(kernel, "lengthscale", None)
     if variance is None or lengthscale is None:
         return repr(kernel)
     name = type(kernel).__name__
     name = "smooth" if name == "SquaredExponential" else name
-    words = f"{name}, length scale {_numbers(lengthscale)}"
+    # Named where the table does not show which is which.
+    inputs = None if columns.plain or kernel.active is not None else columns.inputs
+    words = f"{name}, length scale {_numbers(lengthscale, inputs)}"
     if (period := getattr(kernel, "period", None)) is not None:
         words += f", period {_numbers(period)}"
     return f"{words}, std {digits(np.sqrt(float(_value(variance))))}"
 
 
-def _numbers(p: "Parameter") -> str:
-    """The value of a parameter, or one per input column."""
-    return ", ".join(map(digits, np.ravel(_value(p))))
+def _numbers(p: "Parameter", inputs: "Sequence[str] | None" = None) -> str:
+    """The value of a parameter, or one per input, with the names of these."""
+    values = list(map(digits, np.ravel(_value(p))))
+    if inputs is not None and len(inputs) == len(values) > 1:
+        values = [f"{value} ({name})" for value, name in zip(values, inputs, strict=True)]
+    return ", ".join(values)
 
 
 def digits(value: float) -> str:
@@ -63,23 +73,30 @@ def _value(p: "Parameter") -> np.ndarray:
 
 
 def _where(model: "DAGP", process: "FittedProcess") -> str:
-    """Intervals of a single input in which the gate weight of the process exceeds a threshold.
+    """Intervals or levels of a single input where the gate weight of the process is large.
 
-    The threshold is 0.1, or half of the largest weight of the process if that is lower.
+    It exceeds 0.1, or half of the largest weight of the process if that is lower.
     """
     if not model.active_[process.index]:
         return "-"
     low, high = model.extent_
-    if len(low) > 1:
+    (first, *others), levels = model.columns_.columns, ()
+    if isinstance(first, Category) and not others:
+        grid, levels = first.corners[:-1], first.levels
+    elif len(low) > 1:
         return "see plot.gate"
-    grid = np.linspace(low[0], high[0], 200)
-    weight = model.posterior_.gate(grid[:, None])[:, process.index]
+    else:
+        grid = np.linspace(low, high, 200)
+    weight = model.posterior_.gate(grid)[:, process.index]
     likely = weight > min(0.1, 0.5 * weight.max())
+    if levels:
+        found = [str(level) for level, here in zip(levels, likely, strict=True) if here]
+        return "everywhere" if likely.all() else ", ".join(found)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], likely.astype(int), [0]])))
     spans = list(zip(edges[::2], edges[1::2] - 1, strict=True))
     if spans == [(0, len(grid) - 1)]:
         return "everywhere"
-    return ", ".join(f"{digits(grid[a])} to {digits(grid[b])}" for a, b in spans)
+    return ", ".join(f"{digits(grid[a, 0])} to {digits(grid[b, 0])}" for a, b in spans)
 
 
 def headline(model: "DAGP") -> str:
@@ -111,6 +128,8 @@ def starts(model: "DAGP") -> list[tuple[str, ...]]:
 def text(model: "DAGP", verbose: bool = False) -> str:
     """The summary as plain text, with a table of the starts if `verbose`."""
     parts = [headline(model), "", *_aligned(COLUMNS, rows(model))]
+    if encoded := model.columns_.describe():
+        parts += ["", *encoded]
     if verbose:
         parts += ["", *_aligned(START_COLUMNS, starts(model))]
     return "\n".join(parts)
@@ -131,5 +150,7 @@ def html(model: "DAGP") -> str:
     )
     return (
         f"<div><p>{_html.escape(headline(model))}</p>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        + "".join(f"<p>{_html.escape(line)}</p>" for line in model.columns_.describe())
+        + "</div>"
     )

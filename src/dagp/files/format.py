@@ -28,8 +28,9 @@ from dagp.files.migrations import MIGRATIONS
 
 MAGIC = b"\x89DAGP\r\n\x1a"
 """Eight bytes that no text file starts with, and that a transfer as text would change."""
-FORMAT = 3
-"""Version 2 names classes by tags, version 1 (dagp 0.1) by module paths; see `migrations`."""
+FORMAT = 4
+"""Version 2 names classes by tags, version 1 (dagp 0.1) by module paths; version 4 has columns that
+are not numbers; see `migrations`."""
 
 _PREFIX = struct.Struct("<8sIQ32s")
 _ALIGNED = 64
@@ -65,6 +66,7 @@ _STORABLE = (
     "dagp.model.deep",
     "dagp.predict.posterior",
     "dagp.search.fit",
+    "dagp.tables.columns",
 )
 """Modules whose import registers the tags of all storable classes."""
 

@@ -16,6 +16,7 @@ from dagp.model.association import DataAssociation
 from dagp.model.parameters import parameters_of
 from dagp.predict.posterior import CHUNK, Posterior, predictive_shapes
 from dagp.search.fit import Stream
+from dagp.tables.columns import Columns
 from dagp.tables.settings import check_settings
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ FITTED = {
     "active_": np.ndarray,
     "alternatives_": list,
     "assignment_": np.ndarray,
+    "columns_": Columns,
     "confidence_": float,
     "converged_": bool,
     "extent_": tuple,
@@ -43,7 +45,7 @@ FITTED = {
     "used_mask_": np.ndarray,
 }
 """Fitted attributes that files store, and their types. `processes_` are rebuilt."""
-_NOT_ALWAYS = {"confidence_", "feature_names_in_", "stream_", "target_names_"}
+_NOT_ALWAYS = {"columns_", "confidence_", "feature_names_in_", "stream_", "target_names_"}
 _START = {
     "kind": str,
     "bound": float,
@@ -79,15 +81,14 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     _check_rows_attributes(estimator)
     K = estimator.responsibilities_.shape[1]
     _require(0 < K <= MOST_PROCESSES, f"{K} processes, expected 1 to {MOST_PROCESSES}")
-    columns = vars(estimator)["n_features_in_"]
-    _require(columns == D, f"n_features_in_ is {columns}, the units have {D} columns")
+    U = _check_columns(estimator, D)
     _require(P == 1 or not estimator.flat_, f"flat_ must be False with {P} outputs")
     right = isinstance(weights, list) and len(weights) == K
     _require(right, f"shares must be a list of one number per process ({K})")
     right = all(isinstance(w, float) and 0 <= w <= 1 + 1e-9 for w in weights)
     _require(right, "shares must be between 0 and 1")
     _check_extent(estimator.extent_, D)
-    _check_names("feature_names_in_", getattr(estimator, "feature_names_in_", None), D)
+    _check_names("feature_names_in_", getattr(estimator, "feature_names_in_", None), U)
     _check_names("target_names_", estimator.target_names_, P)
     _check_starts(estimator.restarts_)
     _require(posterior.dtype in DTYPES, f"dtype must be one of {DTYPES}, got {posterior.dtype!r}")
@@ -169,6 +170,20 @@ def _check_rows_attributes(estimator: "DAGP") -> None:
     _require(estimator.n_iter_ >= 0, f"n_iter_ must not be negative, got {estimator.n_iter_}")
 
 
+def _check_columns(estimator: "DAGP", encoded: int) -> int:
+    """Number of columns of the table, which are encoded as so many."""
+    found, columns = vars(estimator)["n_features_in_"], getattr(estimator, "columns_", None)
+    if columns is None:
+        _require(found == encoded, f"n_features_in_ is {found}, the units have {encoded} columns")
+        return found
+    columns.check()
+    right = found == len(columns.columns)
+    _require(right, f"n_features_in_ is {found}, columns_ describes {len(columns.columns)} columns")
+    right = encoded == len(columns.names)
+    _require(right, f"columns_ makes {len(columns.names)} columns, the units have {encoded}")
+    return found
+
+
 def _check_extent(extent: tuple[Any, ...], columns: int) -> None:
     right = len(extent) == 2 and all(_finite(e) and e.shape == (columns,) for e in extent)
     right = right and np.all(extent[0] <= extent[1])
@@ -221,7 +236,11 @@ def _check_model(model: Any, processes: int, dtype: str) -> None:
 def _check_parameter(parameter: Any, most: float) -> None:
     right = parameter.support in ("real", "positive")
     _require(right, f"support of a parameter must be real or positive, got {parameter.support!r}")
-    value = np.asarray(parameter.raw, np.float64)
+    value, entries = np.asarray(parameter.raw, np.float64), parameter.entries
+    if entries is not None:
+        most_entries = np.broadcast_shapes(value.shape, np.shape(parameter.unit))[-1]
+        right = isinstance(entries, tuple) and set(entries) <= set(range(most_entries))
+        _require(right, f"entries of a parameter must be below {most_entries}, got {entries}")
     if parameter.support == "positive":
         with np.errstate(over="ignore", under="ignore"):
             value = np.asarray(np.exp(value - parameter.unit))

@@ -117,6 +117,32 @@ def _from_format_2(description: dict[str, Any]) -> dict[str, Any]:
     return {**description, "tree": _with_field(description["tree"], "inference/State", "gate")}
 
 
+def _from_format_3(description: dict[str, Any]) -> dict[str, Any]:
+    # Columns that encode a category share a length scale, and columns can have roles.
+    tree = _with_field(description["tree"], "parameter/Parameter", "entries")
+    return {**description, "tree": _with_setting(tree, "columns")}
+
+
+def _with_setting(node: Any, name: str) -> Any:
+    """An encoded tree in which the settings of all estimators have one more, which is None."""
+    if isinstance(node, list):
+        return [_with_setting(item, name) for item in node]
+    if not isinstance(node, dict):
+        return node
+    node = {key: _with_setting(value, name) for key, value in node.items()}
+    if node.get("!") != "dict":
+        return node
+    items = node["items"]
+    if not {"settings", "fitted", "shares"} <= {key for key, _ in items if isinstance(key, str)}:
+        return node
+    more = [[name, None]]
+    node["items"] = [
+        [key, {**value, "items": value["items"] + more} if key == "settings" else value]
+        for key, value in items
+    ]
+    return node
+
+
 def _with_field(node: Any, tag: str, field: str) -> Any:
     """An encoded tree in which all objects of a class have one more field, which is None."""
     if isinstance(node, list):
@@ -132,5 +158,6 @@ def _with_field(node: Any, tag: str, field: str) -> Any:
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: _from_format_1,
     2: _from_format_2,
+    3: _from_format_3,
 }
 """Migration from each format version to the next."""

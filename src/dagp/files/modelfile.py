@@ -19,6 +19,8 @@ from dagp.files.migrations import as_format_1
 from dagp.inference.run_log import NO_LOG, RunLog, arrays_on_host
 from dagp.inference.standardize import Sample
 from dagp.predict.process import fitted_process
+from dagp.tables.columns import Columns
+from dagp.tables.kinds import Number
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -37,8 +39,9 @@ def save(
     check_is_fitted(estimator)
     tree: dict[str, Any] = {"estimator": _taken_apart(estimator), "data": None}
     if data is not None:
-        X, y = (np.asarray(column, np.float64) for column in data)
-        tree["data"] = {"X": X, "y": y}
+        columns = estimator.columns_
+        X = data[0] if columns.plain else columns.encode(data[0])
+        tree["data"] = {"X": np.asarray(X, np.float64), "y": np.asarray(data[1], np.float64)}
     # A model that `load` would refuse is not written.
     with _refusing(f"Cannot save this model in {path}"):
         check_rows(tree["data"], estimator.posterior_.units)
@@ -54,7 +57,7 @@ def about(estimator: "DAGP") -> dict[str, Any]:
     return {
         "dagp": __version__,
         "rows": len(estimator.assignment_),
-        "features": units.x_unit.size if names is None else list(map(str, names)),
+        "features": estimator.n_features_in_ if names is None else list(map(str, names)),
         "outputs": units.y_unit.size,
         "processes": [
             {"kind": p.kind, "share": float(p.share_), "used": bool(used)}
@@ -75,12 +78,18 @@ def load(cls: "type[DAGP]", path: str | Path) -> "DAGP":
 
 
 def training_data(path: str | Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """The training rows of a model in a file, if they were saved with it."""
+    """The training rows of a model in a file, if they were saved with it.
+
+    Categories and times are decoded: an array of objects, that the model encodes again.
+    """
     tree = storage.load(path, MODEL)
     with _refusing(f"{path} does not hold a whole model"):
-        data = tree["data"]
-        check_rows(data, tree["estimator"]["fitted"]["posterior_"].units)
-    return None if data is None else (data["X"], data["y"])
+        data, fitted = tree["data"], tree["estimator"]["fitted"]
+        check_rows(data, fitted["posterior_"].units)
+        if data is None:
+            return None
+        columns = fitted.get("columns_")
+        return data["X"] if columns is None else columns.decode(data["X"]), data["y"]
 
 
 @contextmanager
@@ -141,6 +150,8 @@ def settings(estimator: "DAGP") -> dict[str, Any]:
     if not isinstance(kept["random_state"], int | None):
         # The state of a generator at the start of the fit is not known any more.
         kept["random_state"] = None
+    if kept["columns"] is not None:
+        kept["columns"] = dict(kept["columns"])
     if isinstance(kept["processes"], tuple):
         kept["processes"] = list(kept["processes"])
     return kept
@@ -176,6 +187,9 @@ def _complete(estimator: "DAGP", fitted: Mapping[str, Any]) -> None:
         estimator.used_mask_ = np.full(rows, True)
     estimator.confidence_ = fitted.get("confidence_", np.nan)
     estimator.target_names_ = fitted.get("target_names_")
+    if "columns_" not in fitted:
+        names = getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))
+        estimator.columns_ = Columns(tuple(map(Number, names)))
 
 
 def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
@@ -187,7 +201,9 @@ def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
         raise StorageError(
             f"{path} exists and is not a whole checkpoint; remove it, or choose another name."
         )
-    what = [PROCEDURE, settings(estimator), *sample]
+    columns = getattr(estimator, "columns_", None)
+    encoding = [] if columns is None or columns.plain else [columns]
+    what = [PROCEDURE, settings(estimator), *encoding, *sample]
     if (state := _generator_state(estimator.random_state)) is not None:
         what.append(state)
     identity = storage.fingerprint(what)

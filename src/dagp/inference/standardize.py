@@ -36,6 +36,10 @@ class Sample(NamedTuple):
         return Sample(*(column[rows] for column in self))
 
 
+Known = Float[np.ndarray, "D 2"]
+"""Centre and unit of inputs that do not depend on the data; NaN for the others."""
+
+
 @storable("data/Units")
 class Units(NamedTuple):
     """Centre and unit of every column: user's = standardised * unit + centre."""
@@ -46,11 +50,14 @@ class Units(NamedTuple):
     y_unit: Float[np.ndarray, " P"]
 
     @staticmethod
-    def of(sample: Sample, standardize: bool = True) -> "Units":
-        """Units of a sample, or none (centre 0, unit 1)."""
+    def of(sample: Sample, standardize: bool = True, known: Known | None = None) -> "Units":
+        """Units of a sample, or none (centre 0, unit 1); `known` are those of some inputs."""
         columns = [*sample.X.T, *sample.y.T]
         if standardize:
-            centre, unit = np.array([_centre_and_unit(c, sample.weight) for c in columns]).T
+            found = np.array([_centre_and_unit(c, sample.weight) for c in columns])
+            if known is not None:
+                found[: len(known)] = np.where(np.isnan(known), found[: len(known)], known)
+            centre, unit = found.T
         else:
             centre, unit = np.zeros(len(columns)), np.ones(len(columns))
         D = sample.X.shape[1]
@@ -127,10 +134,15 @@ class Prepared(NamedTuple):
     units: Units
 
     @staticmethod
-    def of(rows: Sample, units: Units | None = None, standardize: bool = True) -> "Prepared":
-        """Prepare rows, in the given units or in those of the rows."""
+    def of(
+        rows: Sample,
+        units: Units | None = None,
+        standardize: bool = True,
+        known: Known | None = None,
+    ) -> "Prepared":
+        """Prepare rows, in the given units or in those of the rows (see `Units.of`)."""
         distinct, inverse = canonical(rows)
-        units = Units.of(distinct, standardize) if units is None else units
+        units = Units.of(distinct, standardize, known) if units is None else units
         return Prepared(rows, units.apply(distinct), inverse, units)
 
 

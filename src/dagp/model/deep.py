@@ -15,11 +15,11 @@ from dagp.core.tags import storable
 from dagp.model.deep_stack import DeepStack, normal_points
 from dagp.model.gates import GatePrior, GPGate, unitless
 from dagp.model.gp import GP, GPProcess, with_noise_gp
-from dagp.model.kernel import Kernel, Product, Sum, check_columns
+from dagp.model.kernel import Kernel, Product, Sum
 from dagp.model.kernels import SquaredExponential
 from dagp.model.means import Identity, Mean, Projection
 from dagp.model.parameters import Prior, parameter
-from dagp.model.process import BuildContext, Deepening, Process, ProcessPrior
+from dagp.model.process import BuildContext, Process, ProcessPrior
 from dagp.model.sparse_gp import SparseGP
 from dagp.model.variational import DiagonalGaussian
 
@@ -90,25 +90,28 @@ class DeepGP(ProcessPrior, GatePrior):
             first = layer == 0 and width != columns
             axes = _principal_axes(Z, width) if first else np.zeros((0, 0))
             mean = Projection(axes) if first else Identity()
-            inner.append(self._inner_layer(Z, width, mean, context.deepening))
-            Z = Z @ axes if first else Z
+            inner.append(self._inner_layer(Z, width, mean, context))
+            if first:
+                Z, context = Z @ axes, context._replace(groups=None)
         if width != columns and inner:
             units = np.ones(width)
-            narrow = context._replace(x_centre=0 * units, x_unit=units, inducing=Z)
+            narrow = context._replace(x_centre=0 * units, x_unit=units, inducing=Z, groups=None)
             last = self._plain.latent(narrow, plain.q.n_outputs)
         kernel = _stretched(last.kernel, context.deepening.stretch)
         last = eqx.tree_at(lambda gp: gp.kernel, last, kernel)
         points = normal_points(width * len(inner), self.samples) if inner else np.zeros((1, 0))
         return DeepStack(tuple(inner), last, points)
 
-    def _inner_layer(self, Z: np.ndarray, width: int, mean: Mean, deepening: Deepening) -> SparseGP:
-        columns = Z.shape[1]
-        kernel = self.inner_kernel
+    def _inner_layer(
+        self, Z: np.ndarray, width: int, mean: Mean, context: BuildContext
+    ) -> SparseGP:
+        deepening, kernel = context.deepening, self.inner_kernel
         if kernel is None:
             kernel = SquaredExponential(variance=parameter(deepening.variance))
-        check_columns(kernel, columns)
+        standard = unitless(context)._replace(x_unit=np.ones(Z.shape[1]), inducing=Z)
+        standard = standard._replace(lengthscale=float(np.sqrt(standard.n_inputs)))
         return SparseGP(
-            kernel.in_units(np.ones(columns), 0.0, float(np.sqrt(columns))),
+            standard.kernel(kernel),
             mean,
             parameter(Z, support="real", name="inducing"),
             DiagonalGaussian.isotropic(width, len(Z), deepening.std),

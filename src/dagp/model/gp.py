@@ -15,7 +15,7 @@ import numpy as np
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
 from dagp.model.gates import GatePrior, GPGate, unitless
-from dagp.model.kernel import Kernel, check_columns
+from dagp.model.kernel import Kernel
 from dagp.model.kernels import SquaredExponential
 from dagp.model.means import Centred, InUnits, Mean
 from dagp.model.parameters import LogNormal, Parameter, Prior, parameter
@@ -260,9 +260,8 @@ class GP(ProcessPrior, GatePrior):
     def latent(self, context: BuildContext, n_outputs: int) -> SparseGP:
         """The sparse GP alone, as processes and gates use it."""
         kernel = self.kernel if self.kernel is not None else SquaredExponential()
-        check_columns(kernel, context.inducing.shape[1])
         return SparseGP(
-            kernel.in_units(context.x_unit, context.log_variance_unit, context.lengthscale),
+            context.kernel(kernel),
             _mean_in_units(self.mean, context),
             parameter(context.inducing, support="real", name="inducing"),
             NaturalGaussian.prior(n_outputs, context.inducing.shape[0]),
@@ -279,8 +278,7 @@ def with_noise_gp(process: GPProcess, prior: GP | None, context: BuildContext) -
         return process
     if prior.kernel is None:
         prior = dataclasses.replace(prior, kernel=DEFAULT_LOG_NOISE)
-    columns = context.inducing.shape[1]
-    logarithmic = unitless(context)._replace(lengthscale=float(np.sqrt(columns)))
+    logarithmic = unitless(context)._replace(lengthscale=float(np.sqrt(context.n_inputs)))
     return HeteroscedasticProcess(
         latent=process.latent,
         noise_std=process.noise_std,

@@ -7,6 +7,7 @@ add and multiply; ``active`` restricts one to some of the input columns.
 import abc
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +17,13 @@ import numpy as np
 
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Columns, Float, Inputs, PerPoint, Scalar
-from dagp.model.parameters import Parameter, is_parameter, parameter, parameters_of
+from dagp.model.parameters import (
+    Parameter,
+    is_parameter,
+    map_parameters,
+    parameter,
+    parameters_of,
+)
 
 Point = Float[Array, " D"]
 
@@ -190,7 +197,27 @@ def check_columns(kernel: Any, columns: int) -> None:
     if kernel.active is not None and not all(-columns <= c < columns for c in kernel.active):
         raise ValueError(f"{kernel!r} asks for a column that X, with {columns} columns, lacks.")
     seen = columns if kernel.active is None else len(kernel.active)
-    for size in (np.size(node.raw) for node in parameters_of(kernel)):
+    for node in parameters_of(kernel):
+        size = np.size(node.raw) if node.entries is None else len(node.entries)
         if size not in (1, seen):
             expected = f"a parameter for each of {size} columns, and sees {seen}"
             raise ValueError(f"{kernel!r} has {expected}.")
+
+
+def over_groups(kernel: Kernel, groups: Sequence[int]) -> Kernel:
+    """A kernel of inputs as a kernel of the columns that encode them: column c is part of input
+    ``groups[c]``, and the columns of an input share the parameters of that input."""
+    if isinstance(kernel, Sum | Product):
+        parts = over_groups(kernel.first, groups), over_groups(kernel.second, groups)
+        return dataclasses.replace(kernel, first=parts[0], second=parts[1])
+    inputs = max(groups) + 1
+    seen = range(inputs) if kernel.active is None else [i % inputs for i in kernel.active]
+    pairs = [(c, n) for n, i in enumerate(seen) for c, group in enumerate(groups) if group == i]
+    columns, entries = zip(*pairs, strict=True)
+
+    def shared(p: Parameter) -> Parameter:
+        shape = np.broadcast_shapes(np.shape(p.raw), np.shape(p.unit))
+        return dataclasses.replace(p, entries=entries) if shape == (len(seen),) else p
+
+    kernel = map_parameters(shared, kernel)
+    return kernel if kernel.active is None else dataclasses.replace(kernel, active=columns)

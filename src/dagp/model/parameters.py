@@ -133,13 +133,14 @@ class Parameter(eqx.Module):
     automatic: bool = eqx.field(static=True)
     tie: str | None = eqx.field(static=True, default=None)
     """Parameters of several processes with the same name here share one value."""
+    entries: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    """Which entry belongs to each input column, where columns share one; None: one for each."""
 
     @property
     def value(self) -> Float[Array, "..."]:
-        """The value in standardised units."""
-        if self.support == "positive":
-            return jnp.exp(self.raw - self.unit)
-        return jnp.asarray(self.raw)
+        """The value in standardised units, per input column where columns share an entry."""
+        value = jnp.exp(self.raw - self.unit) if self.support == "positive" else self.raw
+        return jnp.asarray(value if self.entries is None else value[..., np.array(self.entries)])
 
     @property
     def in_user_units(self) -> Float[Array, "..."]:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
+from dagp.model.kernel import Kernel, check_columns, over_groups
 from dagp.model.sparse_gp import LatentFunction, Marginals, Projection
 from dagp.model.variational import GaussianQ
 
@@ -58,6 +59,24 @@ class BuildContext(NamedTuple):
     uniform: bool = False
     """Whether clutter of unknown shape starts as uniform rather than normal."""
     deepening: Deepening = Deepening()
+    groups: tuple[int, ...] | None = None
+    """The input that each column belongs to, where some take several columns, such as the levels
+    of a category; None: a column each."""
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs, which have a length scale each."""
+        return self.inducing.shape[1] if self.groups is None else max(self.groups) + 1
+
+    def kernel(self, kernel: Kernel) -> Kernel:
+        """A kernel of the inputs, in the user's units, as one of the standardised columns."""
+        check_columns(kernel, self.n_inputs)
+        if self.groups is None:
+            return kernel.in_units(self.x_unit, self.log_variance_unit, self.lengthscale)
+        # The columns of an input have one unit.
+        units = self.x_unit[[self.groups.index(i) for i in range(self.n_inputs)]]
+        kernel = kernel.in_units(units, self.log_variance_unit, self.lengthscale)
+        return over_groups(kernel, self.groups)
 
     @property
     def log_variance_unit(self) -> float:

@@ -65,7 +65,9 @@ def read(model: "DAGP", X: Table, y: Table) -> Case:
         raise ValueError(f"y has {level.shape[1]} outputs, the model was fitted to {wanted}.")
     keep = np.ones(len(array), bool) if finite else usable_rows(array, level)
     array, level = array[keep], level[keep]
-    inputs = _names(getattr(model, "feature_names_in_", None), X, array.shape[1], "x")
+    known = getattr(model, "feature_names_in_", None)
+    known = known if model.columns_.plain else model.columns_.names
+    inputs = _names(known, X, array.shape[1], "x")
     outputs = _names(None, y, level.shape[1], "y")
     mixture = model.posterior_.mixture(array, flat=False)
     shares = mixture.responsibilities(level)

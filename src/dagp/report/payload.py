@@ -57,7 +57,7 @@ def payload(
         "outputs": case.outputs,
         "processes": _processes(case),
         "points": _points(case),
-        "typical": slices.typical(case.X).tolist(),
+        "typical": case.model.columns_.typical(slices.typical(case.X)).tolist(),
         "spread": [typical_spread(column) for column in case.X.T],
         "slices": [slices.packed(one) for one in cuts],
         "levels": list(LEVELS),

@@ -40,9 +40,12 @@ def relevance(case: Case) -> Relevance:
     before, gate_before = _means_and_gate(case, X, used)
     found = np.full((len(case.model.processes_), X.shape[1]), np.nan)
     gate = np.zeros(X.shape[1])
-    for d in range(X.shape[1]):
+    members = np.array(case.model.columns_.members)
+    for i in range(members.max() + 1):
+        # All columns that encode an input, such as the levels of a category, change together.
+        d = np.flatnonzero(members == i)
         changed = X.copy()
-        changed[:, d] = np.roll(X[:, d], 1)
+        changed[:, d] = np.roll(X[:, d], 1, axis=0)
         after, gate_after = _means_and_gate(case, changed, used)
         squares = np.mean(((after - before) / spread) ** 2, axis=2) / 2
         gate[d] = np.sqrt(np.mean(np.sum((gate_after - gate_before) ** 2, axis=1)) / 2)

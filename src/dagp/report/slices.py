@@ -95,7 +95,8 @@ def _along(
     reach = 0.05 * (high - low) if case.X.shape[1] == 1 else 0.0
     grid = np.linspace(low - reach, high + reach, size)
     combinations = list(itertools.product(*[values for _, values in sliders]))
-    rows = np.tile(typical(case.X), (len(combinations), size, 1))
+    middle = case.model.columns_.typical(typical(case.X))
+    rows = np.tile(middle, (len(combinations), size, 1))
     rows[..., axis] = grid
     for i, (column, _) in enumerate(sliders):
         rows[..., column] = np.array([c[i] for c in combinations])[:, None]

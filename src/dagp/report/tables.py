@@ -74,13 +74,17 @@ def relevant(case: Case, found: Relevance) -> str:
     """One row per input, with a bar for each used process and for the gate."""
     used = [k for k in case.active if k not in case.clutter]
     order = np.argsort(-found.overall(), kind="stable")[:_MOST_INPUTS]
+    columns = case.model.columns_
+    names = case.inputs if columns.plain else [columns.inputs[i] for i in columns.members]
     order = np.arange(len(case.inputs)) if len(case.inputs) <= _MOST_INPUTS else order
+    # Columns that encode one input have one effect.
+    order = [d for d in order if d == columns.members.index(columns.members[d])]
     most = max(float(np.max(found.processes[used], initial=0.0)), 1e-12)
     header = ["input", *[_tag(case, k) for k in used], "gate"]
     rows = []
     for d in order:
         bars = [_bar(found.processes[k, d], most, case.colour(k)) for k in used]
-        rows.append([case.inputs[d], *bars, _bar(found.gate[d], 1.0, "#555")])
+        rows.append([names[d], *bars, _bar(found.gate[d], 1.0, "#555")])
     return table("Relevance of the inputs", header, rows)
 
 

@@ -28,10 +28,16 @@ class Problem(NamedTuple):
     priors: tuple[ProcessPrior, ...]
     gate: GatePrior | str | None
     inducing: Float[np.ndarray, "M D"]
+    groups: tuple[int, ...] | None = None
+    """The input that each column belongs to; None: a column each (see `BuildContext`)."""
 
     @property
     def n_processes(self) -> int:
         return len(self.priors)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.sample.X.shape[1] if self.groups is None else max(self.groups) + 1
 
     @property
     def clutter(self) -> tuple[bool, ...]:
@@ -59,6 +65,7 @@ def build_context(problem: Problem, start: Start) -> BuildContext:
         lengthscale=start.lengthscale,
         noise_std=start.noise_std,
         uniform=start.uniform,
+        groups=problem.groups,
     )
 
 

@@ -1,6 +1,7 @@
 """Local search: moves of a trained contender, tried and trained as long as they raise the ELBO."""
 
 import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,8 @@ GATE_PARTS = 4
 NEIGHBOURS, SURPRISE = (8, 32), 2.5
 """Test of a gate: numbers of neighbours whose residuals are averaged, and standard deviations from
 which their excess is no chance."""
+_TIE = 1e-6
+"""Largest shift, in standardised units, that orders points of the same level of a category."""
 GAIN = 2e-3
 """Least gain of a move, per data point: more than a few steps of training would gain."""
 PARTS = 4
@@ -244,13 +247,24 @@ def _gate_misses(problem: Problem, contender: Contender) -> bool:
     assert contender.state.gate is not None
     found = to_host(contender.state.responsibilities)[: len(X)]
     residual = weight[:, None] * (found - to_host(contender.state.gate.weights)[: len(X)])
-    columns = [X[:, [d]] for d in range(X.shape[1])]
+    columns = list(_each_input(problem))
     return any(
         _excess(inputs, residual, near) > SURPRISE
         for inputs in (columns if len(columns) == 1 else [X, *columns])
         for near in NEIGHBOURS
         if 2 * near <= len(X)
     )
+
+
+def _each_input(problem: Problem) -> Iterator[Float[np.ndarray, "N C"]]:
+    """The columns of every input."""
+    X, rng = problem.sample.X, np.random.default_rng(0)
+    members = np.array(problem.groups or range(X.shape[1]))
+    for i in range(problem.n_inputs):
+        columns = X[:, members == i]
+        # Points of one level are equally near: at random, lest all have the same neighbours.
+        shift = 0.0 if columns.shape[1] == 1 else _TIE * rng.random(columns.shape)
+        yield columns + shift
 
 
 def _excess(

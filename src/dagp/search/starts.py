@@ -181,7 +181,7 @@ def isolation(sample: Sample) -> Float[np.ndarray, " N"]:
 def starts(problem: Problem, count: int, rng: np.random.Generator) -> Iterator[Start]:
     """At most `count` starts of all kinds in turn, with varying hyperparameters."""
     problem = problem._replace(sample=filled(problem.sample))
-    D = problem.sample.X.shape[1]
+    D = problem.n_inputs
     base = min(0.3 * D**1.2, np.sqrt(D))
     guesses = {kind: _guesses(problem, kind, rng) for kind in portfolio(problem)}
     turns = itertools.chain.from_iterable([(lap, kind) for kind in guesses] for lap in range(count))

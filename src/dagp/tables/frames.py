@@ -8,8 +8,8 @@ import numpy as np
 from sklearn import get_config
 
 from dagp.core.typing import Bool, Float, Table
-from dagp.tables.reading import names, row_labels
-from dagp.tables.validation import check_finite, check_inputs
+from dagp.tables.reading import row_labels
+from dagp.tables.validation import check_finite, check_inputs, input_labels
 
 Output: TypeAlias = Literal["numpy", "pandas", "polars"]
 OUTPUTS = ("numpy", "pandas", "polars")
@@ -27,7 +27,7 @@ class RowsToPredict(NamedTuple):
         drops = estimator.missing == "drop"
         values = check_inputs(estimator, X, reset=False, finite=not drops)
         complete = np.logical_not(np.isnan(values).any(axis=1))
-        check_finite(values[complete], "X", names(X))
+        check_finite(values[complete], "X", input_labels(estimator, X))
         return RowsToPredict(X, values, complete)
 
     def each(

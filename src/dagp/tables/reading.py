@@ -1,10 +1,10 @@
-"""Conversion of tables to numbers: NumPy, pandas, polars, pyarrow, lists.
+"""Tables (NumPy, pandas, polars, pyarrow, lists) as numbers, or as columns of any kind.
 
 Mixed columns are converted cell by cell, so that an error can name the first invalid one.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -67,6 +67,106 @@ def readable(table: Table, name: str) -> Any:
     return values[0] if single else np.stack([np.empty(len(frame)), *values], axis=1)[:, 1:]
 
 
+class Cells(NamedTuple):
+    """One column of a table."""
+
+    name: str | int
+    """Its name, or its position in a table without names."""
+    label: str
+    """What errors call it."""
+    values: np.ndarray
+    """Numbers (float64), datetime64 in UTC, timedelta64, or objects."""
+    declared: bool = False
+    """Whether its type says that it is a category."""
+    zoned: bool = False
+    """Whether its times have a time zone."""
+
+
+def has_columns(table: Table) -> bool:
+    """Whether there are columns and rows to read; what has none, `readable` refuses."""
+    frame = None if issparse(table) else _frame(table)
+    if frame is not None:
+        return isinstance(frame, nw.DataFrame) and min(frame.shape) > 0
+    if issparse(table):
+        return False
+    try:
+        array = np.asarray(table)
+    except ValueError:
+        return False
+    return array.ndim == 2 and array.size > 0
+
+
+def is_numeric(table: Table) -> bool:
+    """Whether a table that has columns has numbers only."""
+    frame = _frame(table)
+    if frame is None:
+        return np.asarray(table).dtype.kind in "biufc"
+    return all(column.dtype.is_numeric() for column in frame.iter_columns())
+
+
+def cells_of(table: Table, name: str) -> list[Cells]:
+    """The columns of a table as they are."""
+    frame = _frame(table)
+    if frame is not None:
+        return [_cells(c, f"column {c.name!r} of {name}") for c in frame.iter_columns()]
+    array = _objects(table)
+    if array.dtype.kind == "O" or array.dtype.kind in "mM":
+        columns = list(array.T)
+    else:
+        columns = list(_array(array, name).T)
+    return [Cells(i, f"column {i} of {name}", column) for i, column in enumerate(columns)]
+
+
+def _cells(column: nw.Series, label: str) -> Cells:
+    """A column of a frame."""
+    kind, name = column.dtype, column.name
+    name = name if isinstance(name, str | int) else str(name)
+    if kind.is_nested():
+        _check_type(column, label)
+    if kind.is_numeric():
+        return Cells(name, label, _values(column, label))
+    zoned = isinstance(kind, nw.Datetime) and kind.time_zone is not None
+    if zoned:
+        column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    values = np.asarray(column.to_numpy())
+    if isinstance(kind, nw.Categorical | nw.Enum | nw.String | nw.Boolean | nw.Time):
+        values = as_objects(column.to_list())
+    elif values.dtype.kind not in "mM":
+        values = values.astype(object)
+    return Cells(name, label, values, isinstance(kind, nw.Categorical | nw.Enum), zoned)
+
+
+def as_objects(values: Sequence[Any]) -> np.ndarray:
+    """A one-dimensional array of objects, whatever these are."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _objects(table: Any) -> np.ndarray:
+    """An array or list of rows, with every cell of the type that it has."""
+    if isinstance(table, np.ma.MaskedArray):
+        mask, table = np.ma.getmaskarray(table), np.ma.getdata(table).astype(object)
+        table[mask] = None
+    array = np.asarray(table)
+    if array.dtype.kind not in "US":
+        return array
+    if isinstance(table, np.ndarray):
+        # NumPy has written NaN among text as text.
+        cells = array.astype(object)
+        cells[array == array.dtype.type("nan")] = None
+        return cells
+    return np.asarray(table, dtype=object)
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is empty: None, NaN, NaT or pandas.NA."""
+    # By their names, without importing pandas.
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(cell, float | np.generic) and bool(cell != cell)
+
+
 def _frame(table: Any) -> Any:
     """The table as a narwhals frame or series; None for other tables."""
     native = nw.from_native(table, pass_through=True, allow_series=True)
@@ -88,7 +188,7 @@ def _values(column: nw.Series, label: str) -> np.ndarray:
     if column.dtype.is_numeric():
         # Nullable integers have no NaN: cast before conversion.
         return np.asarray(column.cast(nw.Float64).to_numpy(), np.float64)
-    return _numbers(np.asarray(column.to_numpy(), dtype=object), lambda _: label)
+    return numbers(np.asarray(column.to_numpy(), dtype=object), lambda _: label)
 
 
 def _array(table: Any, name: str) -> np.ndarray:
@@ -106,10 +206,10 @@ def _array(table: Any, name: str) -> np.ndarray:
         return array
     if array.dtype.kind in "mM":
         raise ValueError(f"{name} holds dates or times; {_TIME}.")
-    return _numbers(array, lambda index: f"column {index[1]} of {name}" if index[1:] else name)
+    return numbers(array, lambda index: f"column {index[1]} of {name}" if index[1:] else name)
 
 
-def _numbers(cells: np.ndarray, label: Any) -> np.ndarray:
+def numbers(cells: np.ndarray, label: Any) -> np.ndarray:
     """Objects as numbers; `label` describes the column of an index, for errors."""
     try:
         return cells.astype(np.float64)

@@ -13,6 +13,7 @@ from dagp.inference.concrete import Concrete
 from dagp.model.gp import GP
 from dagp.model.parameters import parameters_of
 from dagp.model.process import ProcessPrior
+from dagp.tables.columns import ROLES, are_roles
 
 AUTO_PROCESSES = 6
 """Number of processes that ``n_processes="auto"`` starts with."""
@@ -51,6 +52,11 @@ CONSTRAINTS = {
     ),
     "dtype": Constraint(lambda v: v in DTYPES, f"be one of {DTYPES}"),
     "missing": Constraint(lambda v: v in ("raise", "drop"), "be 'raise' or 'drop'"),
+    "columns": Constraint(
+        are_roles,
+        f"map names or positions of columns to roles ({', '.join(ROLES)}; those of times can be "
+        'combined, such as "days+daily")',
+    ),
     "callbacks": Constraint(_functions, "be a list of functions"),
     "checkpoint": Constraint(lambda v: v is None or isinstance(v, str | PathLike), "name a file"),
     "checkpoint_every": Constraint(_not_negative, "be a non-negative number of seconds"),

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from dagp.core.typing import Bool, Float, Int, Table
 from dagp.inference.standardize import FAR, Sample, Units
+from dagp.tables.columns import Columns
 from dagp.tables.reading import names, readable, row_labels
 
 _SMALLEST_UNIT = 1e-150
@@ -18,7 +19,13 @@ _MOST_FAR = 0.2
 
 
 def check_inputs(estimator: Any, X: Table, *, reset: bool, finite: bool = True) -> np.ndarray:
-    """`X` as float64 (N, D); column names are stored if `reset`, else compared with the fit."""
+    """`X` as float64 (N, D), with categories and times encoded if the estimator has `columns_`.
+
+    What the columns hold, and their names, are stored if `reset`, else compared with the fit.
+    """
+    columns = _columns(estimator, X, reset)
+    if columns is not None and not columns.plain:
+        return _encoded(estimator, X, columns, reset, finite)
     cells = readable(X, "X")
     if np.ndim(cells) < 2:
         # One line instead of scikit-learn's many.
@@ -32,6 +39,40 @@ def check_inputs(estimator: Any, X: Table, *, reset: bool, finite: bool = True) 
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if finite:
         check_finite(checked, "X", names(X))
+    return checked
+
+
+def _columns(estimator: Any, X: Table, reset: bool) -> Columns | None:
+    """What the columns hold; None for estimators that take numbers only."""
+    if not hasattr(estimator, "columns"):
+        return None
+    if reset:
+        found, before = Columns.of(X, estimator.columns), getattr(estimator, "columns_", None)
+        continued = estimator.warm_start and before is not None and found.within(before)
+        estimator.columns_ = before if continued else found
+    return estimator.columns_
+
+
+def input_labels(estimator: Any, X: Table) -> Sequence[Any] | None:
+    """Names of the columns of checked inputs, for errors: those that the table has."""
+    columns: Columns | None = getattr(estimator, "columns_", None)
+    if columns is None or columns.plain:
+        return names(X)
+    return [columns.columns[i].name for i in columns.owner]
+
+
+def _encoded(estimator: Any, X: Table, columns: Columns, reset: bool, finite: bool) -> np.ndarray:
+    """A table that is not all numbers, encoded."""
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    encoded = columns.encode(X)
+    checked = check_array(
+        encoded, dtype="float64", ensure_all_finite=False, estimator=estimator, input_name="X"
+    )
+    if finite:
+        # A missing cell is missing in all columns that encode it: the first ones count.
+        first = np.unique(columns.owner, return_index=True)
+        labels = [columns.columns[i].name for i in first[0]]
+        check_finite(checked[:, first[1]], "X", labels)
     return checked
 
 
@@ -195,7 +236,7 @@ def _check_length(array: np.ndarray, name: str, rows: int) -> None:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {found}.")
 
 
-def check_finite(array: np.ndarray, name: str, columns: Sequence[str] | None) -> None:
+def check_finite(array: np.ndarray, name: str, columns: Sequence[Any] | None) -> None:
     """Raise for NaN or infinity, naming the first cell."""
     if np.all(np.isfinite(array)):
         return
