@@ -64,17 +64,26 @@ def input_columns(model: Model, table: tables.Table, target: str | None) -> list
     return names
 
 
-def rows_to_show(
-    model: Model, data: str | None, target: str | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and outputs of complete rows: of the table `data`, or of the training data if None."""
+class Rows(NamedTuple):
+    """Rows to show with a model."""
+
+    X: np.ndarray
+    y: np.ndarray
+    lines: np.ndarray | None
+    """Line of each row in its file; None for the training data, whose rows the model can name."""
+
+
+def rows_to_show(model: Model, data: str | None, target: str | None) -> Rows:
+    """Rows of the table `data`, complete ones, or of the training data if it is None."""
     if data is None:
         saved = modelfile.training_data(model.path)
         if saved is None:
             raise InputError(f"{model.path} was saved without its data; --data must name a table.")
         X, y = saved
+        if model.estimator.missing == "drop":
+            return Rows(X, y, None)
         keep = ~np.isnan(np.column_stack([X, y])).any(axis=1)
-        return X[keep], y[keep]
+        return Rows(X[keep], y[keep], None)
     if model.outputs > 1:
         raise InputError(f"--data needs a model with one output; {model.path} has {model.outputs}.")
     name = target or model.target
@@ -83,4 +92,4 @@ def rows_to_show(
     with tables.open_table(data) as table:
         names = [*input_columns(model, table, name), *tables.require_columns(table, [name])]
         rows = tables.complete_rows(table, tables.read_columns(table, names), names, drop=True)
-    return rows.values[:, :-1], rows.values[:, -1]
+    return Rows(rows.values[:, :-1], rows.values[:, -1], rows.rows)

@@ -35,7 +35,7 @@ def observations(
     X: Table,
     y: Table,
     *,
-    rows: Sequence[Any] | None = None,
+    rows: Sequence[Any] | np.ndarray | None = None,
     finite: bool | None = None,
 ) -> Observations:
     """Validate the data as the model does, and leave out rows as it does.
@@ -49,7 +49,8 @@ def observations(
     wanted = len(model.processes_[0].noise_std_)
     if outputs.shape[1] != wanted:
         raise ValueError(f"y has {outputs.shape[1]} outputs, the model was fitted to {wanted}.")
-    used = ~np.isnan(inputs).any(axis=1) & ~np.isnan(outputs).all(axis=1)
+    gaps = np.isnan(inputs).any(axis=1), np.isnan(outputs).all(axis=1)
+    used = np.logical_not(np.logical_or(*gaps))
     if not used.any():
         raise ValueError("Every row holds a NaN in X or y: no rows are left.")
     inputs, outputs = inputs[used], outputs[used]
@@ -85,8 +86,12 @@ def responsibilities(mixture: Mixture, y: Float[np.ndarray, "N P"]) -> Float[np.
 
 
 def _labels(
-    model: "DAGP", X: Table, inputs: np.ndarray, used: np.ndarray, rows: Sequence[Any] | None
-) -> tuple[Origin, Sequence[Any]]:
+    model: "DAGP",
+    X: Table,
+    inputs: np.ndarray,
+    used: np.ndarray,
+    rows: Sequence[Any] | np.ndarray | None,
+) -> tuple[Origin, Sequence[Any] | np.ndarray]:
     """Labels of all rows given, and their origin; `inputs` are the used rows of `X`."""
     if rows is not None:
         if len(rows) != len(used):
