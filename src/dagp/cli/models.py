@@ -71,6 +71,8 @@ class Rows(NamedTuple):
     y: np.ndarray
     lines: np.ndarray | None
     """Line of each row in its file; None for the training data, whose rows the model can name."""
+    dropped: int = 0
+    """Number of rows of the file with empty cells, which are left out."""
 
 
 def rows_to_show(model: Model, data: str | None, target: str | None) -> Rows:
@@ -91,5 +93,7 @@ def rows_to_show(model: Model, data: str | None, target: str | None) -> Rows:
         raise InputError(f"{model.path} has no target name; --target must name the output column.")
     with tables.open_table(data) as table:
         names = [*input_columns(model, table, name), *tables.require_columns(table, [name])]
-        rows = tables.complete_rows(table, tables.read_columns(table, names), names, drop=True)
-    return Rows(rows.values[:, :-1], rows.values[:, -1], rows.rows)
+        whole = tables.read_columns(table, names)
+        rows = tables.complete_rows(table, whole, names, drop=True)
+    dropped = len(whole.rows) - len(rows.rows)
+    return Rows(rows.values[:, :-1], rows.values[:, -1], rows.rows, dropped)

@@ -36,8 +36,8 @@ def plot(
             raise InputError(f"{model} has no input {feature!r}; it has {', '.join(known)}.")
         column = known.index(feature)
     with warnings_as_notes(), console.status("plotting"):
-        X, y, _ = rows_to_show(fitted, data, target)
-        save_overview(fitted.estimator, X, y, out, target or fitted.target, column)
+        rows = rows_to_show(fitted, data, target)
+        save_overview(fitted.estimator, rows.X, rows.y, out, target or fitted.target, column)
     print_result(f"Figure: {out}")
 
 

@@ -29,9 +29,11 @@ def report(
         settings["target"] = name
     heading: dict[str, Any] = {} if title is None else {"title": title}
     with warnings_as_notes(), console.status("writing"):
-        X, y, lines = rows_to_show(fitted, data, target)
+        X, y, lines, dropped = rows_to_show(fitted, data, target)
         if lines is not None:
             settings["rows"] = f"lines of {data}"
+        if dropped:
+            settings["rows left out"] = f"{dropped} with empty cells"
         outputs = None if name is None or y.ndim > 1 else [name]
         html_report.write(
             fitted.estimator, X, y, out, settings=settings, outputs=outputs, rows=lines, **heading

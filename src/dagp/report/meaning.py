@@ -48,7 +48,8 @@ def _regimes(case: Case) -> Iterator[Finding]:
     else:
         what = (
             f"The rows come from {len(used)} regimes: {listed(shares)}. "
-            f"In each of them {outputs} depends on {inputs} by a rule of its own."
+            f"In each of them {outputs} {'depends' if len(case.outputs) == 1 else 'depend'} on "
+            f"{inputs} by a rule of its own."
         )
         step = (
             "Look at the first chart and give each process the name it has for you, "
