@@ -13,8 +13,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
-from dagp import DAGP, GP, DeepGP, Mixture, Noise, datasets, plot
-from dagp.describe.observations import observations, responsibilities
+from dagp import DAGP, GP, DeepGP, Noise, datasets, plot
+from dagp.describe.observations import observations
 
 KINDS = {
     "heteroscedastic": [GP(noise_gp=GP()), GP()],
@@ -191,21 +191,6 @@ def test_gaps_are_an_error_where_the_fit_takes_none(two_outputs):
     y[8, 0] = np.inf
     with pytest.raises(ValueError, match="y contains infinity, the first in row 8"):
         plot.assignment(model, X, y)
-
-
-def test_a_missing_output_is_integrated_out():
-    rng = np.random.default_rng(0)
-    weights = rng.dirichlet(np.ones(4), 5)
-    means, variances = rng.standard_normal((5, 4, 2)), rng.uniform(0.5, 2, (5, 4, 2))
-    mixture = Mixture(weights, means, variances, owner=(0, 1, 1, 2))
-    y = rng.standard_normal((5, 2))
-    y[1, 0] = y[3, 1] = np.nan
-    found = responsibilities(mixture, y)
-    there = np.where(np.isnan(y), 0.0, 1.0)[:, None, :]
-    z = (np.nan_to_num(y)[:, None, :] - means) / np.sqrt(variances)
-    joint = weights * np.exp(np.sum(there * (-0.5 * z**2 - 0.5 * np.log(variances)), axis=2))
-    joint = np.stack([joint[:, 0], joint[:, 1] + joint[:, 2], joint[:, 3]], axis=1)
-    np.testing.assert_allclose(found, joint / joint.sum(axis=1, keepdims=True), rtol=1e-10)
 
 
 def test_rows_have_the_names_the_user_gave_them(two_outputs):

@@ -30,7 +30,7 @@ except ModuleNotFoundError as missing:  # pragma: no cover
         "Plots need matplotlib: pip install 'dagp[plot]'.", name=missing.name
     ) from missing
 
-from dagp.describe.observations import observations, responsibilities
+from dagp.describe.observations import observations
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -131,7 +131,7 @@ def posterior(
         reach = 0.25 * (level.max() - level.min())
         if reach > 0:
             ax.set_ylim(max(low, level.min() - reach), min(high, level.max() + reach))
-    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
+    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, _target(model, output)))
     _legend(ax, _lines(model, ax))
     return ax
 
@@ -152,14 +152,14 @@ def assignment(
     """
     ax = ax or plt.gca()
     seen = observations(model, X, y)
-    found = responsibilities(model.posterior_.mixture(seen.X, flat=False), seen.y)
+    found = model.posterior_.mixture(seen.X, flat=False).responsibilities(seen.y)
     owner, sure = found.argmax(axis=1), np.clip(found.max(axis=1), 0.25, 1.0)
     shades = np.array([(*to_rgb(colour(k)), s) for k, s in zip(owner, sure, strict=True)])
     # A row may lack this output and have others.
     there = ~np.isnan(seen.y[:, output])
     points = seen.X[there, column], seen.y[there, output]
     ax.scatter(*points, s=6, c=shades[there], linewidths=0)
-    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
+    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, _target(model, output)))
     return ax
 
 
@@ -316,6 +316,10 @@ def _name(table: Any, index: int, default: str) -> str:
 def _label(model: "DAGP", X: Any, column: int) -> str:
     names = getattr(model, "feature_names_in_", None)
     return str(names[column]) if names is not None else _name(X, column, "x")
+
+
+def _target(model: "DAGP", output: int) -> str:
+    return model.target_names_[output] if model.target_names_ else "y"
 
 
 def _sweep(model: "DAGP", column: int, margin: float) -> tuple[np.ndarray, np.ndarray]:

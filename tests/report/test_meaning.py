@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from dagp import DAGP, GP, Noise, datasets, report
@@ -187,6 +188,17 @@ def test_rows_without_an_output_are_judged_by_the_other(holed):
     # Without rows 3 and 4, rows 5 to 8 are at places 3 to 6; every other row is of one process.
     assert shown.owner[3] == shown.owner[5] != shown.owner[4] == shown.owner[6]
     assert shown.responsibilities.min(axis=1)[[3, 4]].max() < 1e-3
+
+
+def test_rows_of_the_fit_keep_their_names_in_a_table_without_index(holed):
+    model, X, y = holed
+    model = DAGP(**model.get_params(deep=False)).fit(X, y)
+    page = report.html(model, pl.DataFrame(X.to_dict("list")), pl.DataFrame(y.to_dict("list")))
+    assert data_of(page)["points"]["row"] == [f"=run{i}" for i in range(60) if i not in (3, 4)]
+    assert "Rows have the names they had in the fit." in page
+    # The target keeps its name where the table has none.
+    shown = case.read(model, X, y.to_numpy())
+    assert shown.outputs == ["-power", "torque"] and shown.origin == "index"
 
 
 def test_names_given_by_the_caller_come_first(separated):

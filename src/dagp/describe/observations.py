@@ -7,7 +7,6 @@ import narwhals as nw
 import numpy as np
 
 from dagp.core.typing import Bool, Float, Table
-from dagp.predict.mixture import Mixture
 from dagp.tables.validation import check_inputs, check_outputs
 
 if TYPE_CHECKING:
@@ -65,26 +64,6 @@ def observations(
     return Observations(inputs, outputs, used, labels, origin)
 
 
-def responsibilities(mixture: Mixture, y: Float[np.ndarray, "N P"]) -> Float[np.ndarray, "N K"]:
-    """Responsibilities given the outputs that are there; of a mixture with an axis of outputs.
-
-    >>> mixture = Mixture([[0.5, 0.5]], [[[0.0, 0.0], [9.0, 9.0]]], np.ones((1, 2, 2)))
-    >>> responsibilities(mixture, np.array([[np.nan, 9.0]])).round(3)
-    array([[0., 1.]])
-    """
-    there = ~np.isnan(y)
-    if there.all():
-        return mixture.responsibilities(y)
-    found = np.empty((len(y), max(mixture.owner) + 1))
-    # Given the component the outputs are independent: missing ones are integrated out.
-    for pattern in np.unique(there, axis=0):
-        rows = np.flatnonzero((there == pattern).all(axis=1))
-        parts = (mixture.means[rows][..., pattern], mixture.variances[rows][..., pattern])
-        part = Mixture(mixture.weights[rows], *parts, mixture.uniform, mixture.owner)
-        found[rows] = part.responsibilities(y[rows][:, pattern])
-    return found
-
-
 def _labels(
     model: "DAGP",
     X: Table,
@@ -101,19 +80,12 @@ def _labels(
     index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
     if index is not None:
         return "index", list(index)
-    fitted = fitted_labels(model)
-    mask = getattr(model, "used_mask_", np.full(len(fitted), True))
     if np.array_equal((inputs.min(axis=0), inputs.max(axis=0)), model.extent_):
         # All rows of the fit, or those of them that it has used.
-        for labels in (fitted, fitted[mask]):
+        for labels in (model.index_, model.index_[model.used_mask_]):
             if len(labels) == len(used):
                 return "fit", list(labels)
     return "position", range(len(used))
-
-
-def fitted_labels(model: "DAGP") -> np.ndarray:
-    """What the user calls the rows of the fit: their positions unless the fit knows better."""
-    return np.asarray(getattr(model, "index_", np.arange(len(model.assignment_))))
 
 
 def _plain(label: Any) -> int | float | str:

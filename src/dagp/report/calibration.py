@@ -46,9 +46,7 @@ class Verdict(NamedTuple):
 
 def calibration(mixture: Mixture, y: Float[np.ndarray, "N P"]) -> Calibration:
     """Coverage and the histogram of the probability integral transform, over all rows."""
-    there = ~np.isnan(y)
-    pit = mixture.cdf(np.where(there, y, 0.0))
-    columns = [column[known] for column, known in zip(pit.T, there.T, strict=True)]
+    columns = [column[~np.isnan(column)] for column in mixture.cdf(y).T]
     levels = np.array(LEVELS)
     coverage, histograms = [], []
     for column in columns:
@@ -57,7 +55,8 @@ def calibration(mixture: Mixture, y: Float[np.ndarray, "N P"]) -> Calibration:
         count = max(len(column), 1)
         coverage.append(inside.sum(axis=0) / count)
         histograms.append(np.bincount(bins, minlength=BINS) / count)
-    return Calibration(np.array(coverage), np.array(histograms), there.sum(axis=0))
+    counts = np.array([len(column) for column in columns])
+    return Calibration(np.array(coverage), np.array(histograms), counts)
 
 
 def verdict(found: Calibration, output: int) -> Verdict:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import narwhals as nw
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dagp.core.typing import Bool, Float, Int, Table
-from dagp.describe.observations import Origin, observations, responsibilities
+from dagp.describe.observations import Origin, observations
 from dagp.predict.mixture import Mixture
+from dagp.tables.reading import names, output_names
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -89,20 +89,16 @@ def read(
     D, P = seen.X.shape[1], seen.y.shape[1]
     if outputs is not None and len(outputs) != P:
         raise ValueError(f"outputs names {len(outputs)} outputs, y has {P}.")
-    inputs = _names(getattr(model, "feature_names_in_", None), X, D, "x")
-    outputs = _names(outputs, y, P, "y")
+    known = getattr(model, "feature_names_in_", None)
+    inputs = _names(names(X) if known is None else known, D, "x")
+    outputs = _names(outputs or output_names(y) or model.target_names_, P, "y")
     mixture = model.posterior_.mixture(seen.X, flat=False)
-    found = responsibilities(mixture, seen.y)
+    found = mixture.responsibilities(seen.y)
     return Case(model, *seen, inputs, outputs, mixture, found, found.argmax(axis=1))
 
 
-def _names(known: Any, table: Any, count: int, letter: str) -> list[str]:
-    """Column names: from the fit, else from the table, else a letter with a number."""
-    frame = nw.from_native(table, pass_through=True, allow_series=True)
-    if known is None and isinstance(frame, nw.DataFrame):
-        known = frame.columns
-    elif known is None and isinstance(frame, nw.Series) and frame.name is not None:
-        known = [frame.name]
+def _names(known: Sequence[str] | None, count: int, letter: str) -> list[str]:
+    """Column names, or a letter with a number where they are not known."""
     if known is not None and len(known) == count:
         return [str(name) for name in known]
     return [letter] if count == 1 else [f"{letter}{i}" for i in range(count)]

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagp.describe.observations import fitted_labels
 from dagp.report.calibration import LEVELS, Calibration, Verdict, verdict
 from dagp.report.case import Case
 from dagp.report.text import listed, number_of, percent
@@ -130,11 +129,11 @@ def _decisive(case: Case) -> list[str]:
     if not model.alternatives_:
         return []
     kept, rival = model.responsibilities_, model.alternatives_[0].responsibilities_
-    used = ~np.isnan(kept).any(axis=1)
     if kept.shape != rival.shape:
         return []
+    used = model.used_mask_
     rows = decisive_rows(kept[used], rival[used], np.ones(int(used.sum())))
-    return [_cut(label) for label in fitted_labels(model)[used][rows]]
+    return [_cut(label) for label in model.index_[used][rows]]
 
 
 def _unfinished(case: Case) -> Iterator[Finding]:
