@@ -134,9 +134,12 @@ def _outlier_rows(case: Case, listed: Outliers) -> dict[str, Any]:
 
 def _assignments(case: Case) -> dict[str, Any]:
     """Process and responsibilities of all rows given, null for those that were left out."""
-    count, place = downloaded(case), np.cumsum(case.used) - 1
-    owner, shares = case.owner.tolist(), np.rint(_PARTS * case.responsibilities).astype(int)
-    at = [int(p) if used else None for p, used in zip(place, case.used, strict=True)][:count]
+    count = downloaded(case)
+    used = case.used[:count]
+    known = int(used.sum())
+    owner = case.owner[:known].tolist()
+    shares = np.rint(_PARTS * case.responsibilities[:known]).astype(int)
+    at = [int(p) if here else None for p, here in zip(np.cumsum(used) - 1, used, strict=True)]
     return {
         # Positions need not be listed.
         "row": None if case.origin == "position" else case.labels[:count],
