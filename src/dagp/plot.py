@@ -30,7 +30,7 @@ except ModuleNotFoundError as missing:  # pragma: no cover
         "Plots need matplotlib: pip install 'dagp[plot]'.", name=missing.name
     ) from missing
 
-from dagp.describe.observations import observations
+from dagp.describe.observations import input_names, observations
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -314,8 +314,8 @@ def _name(table: Any, index: int, default: str) -> str:
 
 
 def _label(model: "DAGP", X: Any, column: int) -> str:
-    names = getattr(model, "feature_names_in_", None)
-    return str(names[column]) if names is not None else _name(X, column, "x")
+    known = input_names(model, X)
+    return "x" if known is None else str(known[column])
 
 
 def _target(model: "DAGP", output: int) -> str:

@@ -7,6 +7,7 @@ import narwhals as nw
 import numpy as np
 
 from dagp.core.typing import Bool, Float, Table
+from dagp.tables.reading import names
 from dagp.tables.validation import check_inputs, check_outputs
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ def observations(
             row = labels[np.flatnonzero(used)[np.argmax(wrong)]]
             raise ValueError(f"Input {name} contains infinity, the first in row {row}.")
     return Observations(inputs, outputs, used, labels, origin)
+
+
+def input_names(model: "DAGP", X: Table | None) -> Sequence[str] | None:
+    """Names of the columns of encoded inputs: those of the fit, else of the table, else None."""
+    columns = getattr(model, "columns_", None)
+    if columns is not None and not columns.plain:
+        return columns.names
+    return getattr(model, "feature_names_in_", None if X is None else names(X))
 
 
 def _labels(

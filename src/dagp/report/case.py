@@ -7,9 +7,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dagp.core.typing import Bool, Float, Int, Table
-from dagp.describe.observations import Origin, observations
+from dagp.describe.observations import Origin, input_names, observations
 from dagp.predict.mixture import Mixture
-from dagp.tables.reading import names, output_names
+from dagp.tables.reading import output_names
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -89,8 +89,7 @@ def read(
     D, P = seen.X.shape[1], seen.y.shape[1]
     if outputs is not None and len(outputs) != P:
         raise ValueError(f"outputs names {len(outputs)} outputs, y has {P}.")
-    known = getattr(model, "feature_names_in_", None)
-    inputs = _names(names(X) if known is None else known, D, "x")
+    inputs = _names(input_names(model, X), D, "x")
     outputs = _names(outputs or output_names(y) or model.target_names_, P, "y")
     mixture = model.posterior_.mixture(seen.X, flat=False)
     found = mixture.responsibilities(seen.y)
