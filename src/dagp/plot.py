@@ -185,7 +185,7 @@ def overview(
     *,
     column: int = 0,
     output: int = 0,
-    ax: Sequence[Axes] | None = None,
+    ax: Sequence[Axes] | np.ndarray | None = None,
 ) -> Sequence[Axes]:
     """Joint posterior, assignments and gate, one above the other.
 
@@ -197,10 +197,12 @@ def overview(
     ax : sequence of three matplotlib.axes.Axes, default=None
         A new figure if None.
     """
-    if ax is None:
-        figure = plt.figure(figsize=(8, 9), layout="constrained")
-        ax = list(figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.5)))
-    top, middle, bottom = ax
+    panels: Any = ax
+    if panels is None:
+        _, panels = plt.subplots(
+            3, 1, figsize=(8, 9), sharex=True, height_ratios=(3, 3, 1.5), layout="constrained"
+        )
+    top, middle, bottom = panels
     posterior(model, X, y, column=column, output=output, ax=top)
     assignment(model, X, y, column=column, output=output, ax=middle)
     # The legend of the first is that of all three.
@@ -209,7 +211,7 @@ def overview(
         axes.set_title(title, loc="left", fontsize="medium")
     top.set_xlabel("")
     middle.set_xlabel("")
-    return ax
+    return panels
 
 
 def bound(model: "DAGP", *, ax: Axes | None = None) -> Axes:
