@@ -77,13 +77,14 @@ function byId(id) {
 byId("data").textContent = html.match(/id="data">([^]*?)<\/script>/)[1];
 const boxes = [...html.matchAll(/data-process="(\d+)"/g)].map((m) => Object.assign(element("box"), { dataset: { process: m[1] } }));
 const saved = [];
+const sizes = [];
 const world = {
   document: {
     documentElement: root, body: element("body"), getElementById: byId, createElement: () => element("new"),
     querySelectorAll: (what) => (what === "[data-process]" ? boxes : []),
   },
   getComputedStyle: () => ({ getPropertyValue: (name) => ` ${variables()[name] || ""}` }),
-  ResizeObserver: class { constructor(action) { this.action = action; } observe() { this.action(); } },
+  ResizeObserver: class { constructor(action) { this.action = action; } observe() { sizes.push(this.action); } },
   matchMedia: () => ({ addEventListener() {} }),
   addEventListener: (event, action) => { listeners[event] = action; },
   Blob: class { constructor(parts) { saved.push(parts.join("")); } },
@@ -93,5 +94,9 @@ const world = {
 world.window = world;
 world.stage = { nodes, listeners, saved, drawn };
 const script = html.match(/<script>([^]*?)<\/script>\s*<\/body>/)[1];
-const asked = vm.runInNewContext(`${script}\n;(${expression})`, world, { filename: "report" });
+const scope = vm.createContext(world);
+vm.runInContext(script, scope, { filename: "report" });
+// As in a browser, sizes are observed after the scripts have run.
+sizes.forEach((action) => action());
+const asked = vm.runInContext(`(${expression})`, scope);
 process.stdout.write(JSON.stringify({ drawn, saved, asked }));

@@ -366,6 +366,10 @@ def test_charts_have_the_colours_of_the_mode(holed_path):
     assert printed["drawn"]["gate"] == day["drawn"]["gate"]
 
 
+def test_no_number_that_is_drawn_is_missing(holed_path):
+    assert "NaN" not in json.dumps(staged(holed_path)["drawn"])
+
+
 def test_missing_values_are_not_drawn_as_zero(holed_path):
     asked = staged(holed_path, ask="charts.posterior.seen.map((p) => points.row[p.i])")["asked"]
     assert "=run5" not in asked and "=run6" in asked and len(asked) == 57
