@@ -4,7 +4,8 @@ Every function draws on the axes ``ax`` (None: the current axes) and returns the
 ``output`` are the input on the x axis and the output on the y axis; curves hold the other inputs at
 the middle of their range and extend by ``margin`` of the range beyond the training data. Where a
 model has categories or times, columns are those of ``model.columns_.names``. A process has the same
-colour in every plot, from a colour-blind safe palette.
+colour in every plot, from a colour-blind safe palette. Rows with missing cells are left out where
+the model leaves them out (``missing="drop"``).
 
 >>> import matplotlib; matplotlib.use("agg")
 >>> from dagp import datasets
@@ -13,8 +14,10 @@ colour in every plot, from a colour-blind safe palette.
 'x'
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 
 try:
@@ -22,13 +25,17 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection, PolyCollection
     from matplotlib.colors import to_rgb
+    from matplotlib.lines import Line2D
 except ModuleNotFoundError as missing:  # pragma: no cover
     raise ModuleNotFoundError(
         "Plots need matplotlib: pip install 'dagp[plot]'.", name=missing.name
     ) from missing
 
+from dagp.describe.observations import input_names, observations
+
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
+    from dagp.predict.mixture import Mixture
 
 __all__ = ["assignment", "bound", "colour", "data", "gate", "overview", "posterior", "restarts"]
 
@@ -63,13 +70,14 @@ def data(
     Parameters
     ----------
     X, y : table of shape (N, D), array of shape (N,) or (N, P)
-        Inputs and outputs.
+        Inputs and outputs; points with a missing coordinate are left out.
     process : array of int of shape (N,), default=None
         Process of each point; -1, or None for all, is unknown and grey.
     column, output : int, default=0
     ax : matplotlib.axes.Axes, default=None
     """
     ax = ax or plt.gca()
+    # Matplotlib leaves out points with a missing coordinate.
     x, level = _column(X, column), _column(y, output)
     process = np.full(len(x), -1) if process is None else np.asarray(process)
     for k in np.unique(process):
@@ -92,7 +100,7 @@ def posterior(
 ) -> Axes:
     """Predictive mean of every used process with a band of two standard deviations.
 
-    Opacity follows the weight of the process in the gate.
+    Opacity follows the weight of the process in the gate. Unused processes are in the legend only.
 
     Parameters
     ----------
@@ -106,25 +114,26 @@ def posterior(
     ax = ax or plt.gca()
     grid, rows = _sweep(model, column, margin)
     mixture = model.posterior_.mixture(rows, flat=False)
-    means, stds = mixture.means[..., output], np.sqrt(mixture.variances[..., output])
+    level = np.empty(0)
     if X is not None and y is not None:
-        x = _column(_inputs(model, X), column)
-        ax.scatter(x, _column(y, output), s=4, color="0.6", linewidths=0, zorder=1)
+        # In the background even where the model would not take them: they are only drawn.
+        seen = observations(model, X, y, finite=False)
+        level = seen.y[:, output]
+        ax.scatter(seen.X[:, column], level, s=4, color="0.6", linewidths=0, zorder=1)
+        level = level[~np.isnan(level)]
     for k in np.flatnonzero(model.active_).tolist():
-        _faded(ax, grid, means[:, k], stds[:, k], mixture.weights[:, k], colour(k))
-        process = model.processes_[k]
-        label = f"process {k} ({process.kind}, {process.share_:.0%})"
-        ax.plot([], [], color=colour(k), lw=2, label=label)
+        alone = mixture.marginal(k)
+        mean, std = alone.mean()[:, output], np.sqrt(alone.variance()[:, output])
+        _faded(ax, grid, mean, std, _weight(mixture, k), colour(k))
     ax.autoscale_view()
-    if y is not None:
+    if level.size:
         # Limited to the neighbourhood of the data: a process may extrapolate far.
-        level, (low, high) = _column(y, output), ax.get_ylim()
+        low, high = ax.get_ylim()
         reach = 0.25 * (level.max() - level.min())
         if reach > 0:
             ax.set_ylim(max(low, level.min() - reach), min(high, level.max() + reach))
-    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
-    # Above the axes, where it covers no data.
-    ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, fontsize="small", frameon=False)
+    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, _target(model, output)))
+    _legend(ax, _lines(model, ax))
     return ax
 
 
@@ -143,13 +152,15 @@ def assignment(
     ax : matplotlib.axes.Axes, default=None
     """
     ax = ax or plt.gca()
-    shares = model.responsibilities(X, y)
-    owner = shares.argmax(axis=1)
-    sure = np.clip(shares.max(axis=1), 0.25, 1.0)
+    seen = observations(model, X, y)
+    found = model.posterior_.mixture(seen.X, flat=False).responsibilities(seen.y)
+    owner, sure = found.argmax(axis=1), np.clip(found.max(axis=1), 0.25, 1.0)
     shades = np.array([(*to_rgb(colour(k)), s) for k, s in zip(owner, sure, strict=True)])
-    x = _column(_inputs(model, X), column)
-    ax.scatter(x, _column(y, output), s=6, c=shades, linewidths=0)
-    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, "y"))
+    # A row may lack this output and have others.
+    there = ~np.isnan(seen.y[:, output])
+    points = seen.X[there, column], seen.y[there, output]
+    ax.scatter(*points, s=6, c=shades[there], linewidths=0)
+    ax.set(xlabel=_label(model, X, column), ylabel=_name(y, output, _target(model, output)))
     return ax
 
 
@@ -164,18 +175,19 @@ def gate(model: "DAGP", *, column: int = 0, margin: float = 0.05, ax: Axes | Non
     ax : matplotlib.axes.Axes, default=None
     """
     ax = ax or plt.gca()
-    grid, rows = _sweep(model, column, margin)
-    weights = model.posterior_.gate(rows)
-    for k in range(weights.shape[1]):
-        used = bool(model.active_[k])
-        ax.plot(grid, weights[:, k], color=colour(k), lw=2 if used else 1, ls="-" if used else ":")
-    ax.set(xlabel=_label(model, None, column), ylabel="gate weight", ylim=(-0.02, 1.02))
+    _legend(ax, _gate(model, column, margin, ax))
     return ax
 
 
 def overview(
-    model: "DAGP", X: Any, y: Any, *, column: int = 0, output: int = 0, ax: Any = None
-) -> Any:
+    model: "DAGP",
+    X: Any,
+    y: Any,
+    *,
+    column: int = 0,
+    output: int = 0,
+    ax: Sequence[Axes] | np.ndarray | None = None,
+) -> Sequence[Axes]:
     """Joint posterior, assignments and gate, one above the other.
 
     Parameters
@@ -186,19 +198,21 @@ def overview(
     ax : sequence of three matplotlib.axes.Axes, default=None
         A new figure if None.
     """
-    if ax is None:
-        _, ax = plt.subplots(
+    panels: Any = ax
+    if panels is None:
+        _, panels = plt.subplots(
             3, 1, figsize=(8, 9), sharex=True, height_ratios=(3, 3, 1.5), layout="constrained"
         )
-    top, middle, bottom = ax
+    top, middle, bottom = panels
     posterior(model, X, y, column=column, output=output, ax=top)
     assignment(model, X, y, column=column, output=output, ax=middle)
-    gate(model, column=column, ax=bottom)
+    # The legend of the first is that of all three.
+    _gate(model, column, 0.05, bottom)
     for axes, title in ((top, "joint posterior"), (middle, "assignment"), (bottom, "gate")):
         axes.set_title(title, loc="left", fontsize="medium")
     top.set_xlabel("")
     middle.set_xlabel("")
-    return ax
+    return panels
 
 
 def bound(model: "DAGP", *, ax: Axes | None = None) -> Axes:
@@ -251,27 +265,64 @@ def restarts(model: "DAGP", *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def _gate(model: "DAGP", column: int, margin: float, ax: Axes) -> list[Line2D]:
+    grid, rows = _sweep(model, column, margin)
+    ax.set(xlabel=_label(model, None, column), ylabel="gate weight", ylim=(-0.02, 1.02))
+    return _lines(model, ax, grid, model.posterior_.gate(rows))
+
+
+def _lines(
+    model: "DAGP", ax: Axes, x: np.ndarray | None = None, levels: np.ndarray | None = None
+) -> list[Line2D]:
+    """One labelled line per process, dotted and thin if it is unused; empty without `x`."""
+    lines: list[Line2D] = []
+    for k, process in enumerate(model.processes_):
+        used = bool(model.active_[k])
+        style = {"lw": 2, "ls": "-"} if used else {"lw": 1, "ls": ":"}
+        label = f"process {k} ({process.kind}, {f'{process.share_:.0%}' if used else 'unused'})"
+        points = ([], []) if x is None or levels is None else (x, levels[:, k])
+        lines += ax.plot(*points, color=colour(k), label=label, **style)
+    return lines
+
+
+def _legend(ax: Axes, entries: list[Line2D]) -> None:
+    """A legend above the axes, where it covers no data."""
+    place = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 3}
+    ax.legend(handles=entries, **place, fontsize="small", frameon=False)
+
+
+def _weight(mixture: "Mixture", k: int) -> np.ndarray:
+    """Weight of a process, which may have several components."""
+    own = [c for c, owner in enumerate(mixture.owner) if owner == k]
+    return mixture.weights[:, own].sum(axis=1)
+
+
 def _column(table: Any, index: int) -> np.ndarray:
+    """One column of a table; numbers as float64, NaN where a cell is missing."""
+    frame = nw.from_native(table, pass_through=True, allow_series=True)
+    if isinstance(frame, nw.DataFrame):
+        frame = frame[:, index]
+    if isinstance(frame, nw.Series):
+        numeric = frame.dtype.is_numeric()
+        return np.asarray((frame.cast(nw.Float64) if numeric else frame).to_numpy())
     array = np.asarray(table)
     return array if array.ndim == 1 else array[:, index]
 
 
-def _inputs(model: "DAGP", X: Any) -> Any:
-    """The table, or its encoded columns where it holds categories or times."""
-    return X if model.columns_.plain else model.columns_.encode(X)
-
-
 def _name(table: Any, index: int, default: str) -> str:
-    columns = getattr(table, "columns", getattr(table, "column_names", None))
-    if columns is not None:
-        return str(columns[index])
-    return str(getattr(table, "name", None) or default)
+    frame = nw.from_native(table, pass_through=True, allow_series=True)
+    if isinstance(frame, nw.DataFrame):
+        return str(frame.columns[index])
+    return str(getattr(frame, "name", None) or default)
 
 
 def _label(model: "DAGP", X: Any, column: int) -> str:
-    names = getattr(model, "feature_names_in_", None)
-    names = names if model.columns_.plain else model.columns_.names
-    return str(names[column]) if names is not None else _name(X, column, "x")
+    known = input_names(model, X)
+    return "x" if known is None else str(known[column])
+
+
+def _target(model: "DAGP", output: int) -> str:
+    return model.target_names_[output] if model.target_names_ else "y"
 
 
 def _sweep(model: "DAGP", column: int, margin: float) -> tuple[np.ndarray, np.ndarray]:

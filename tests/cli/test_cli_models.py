@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -221,6 +222,22 @@ def test_picture_and_page(place, tmp_path):
     answer = run("plot", model, "-o", tmp_path / "g.xyz")
     assert answer.exit_code == 2
     assert "g.xyz" in answer.stderr
+
+
+def test_the_page_names_target_and_lines_without_pyarrow(place, tmp_path, monkeypatch):
+    folder, X, _ = place
+    lines = (folder / "data.csv").read_text().splitlines()
+    lines[2] = ";1,5;9"
+    (tmp_path / "gap.csv").write_text("\n".join(lines))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    answer = run("report", folder / "m.dagp", "--data", tmp_path / "gap.csv", "-o", tmp_path / "r")
+    assert answer.exit_code == 0, answer.output
+    page = (tmp_path / "r").read_text()
+    found = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert found["outputs"] == [Y_NAME] and found["inputs"] == [X_NAME]
+    # The header is line 1, and the row of line 3 has no input.
+    assert found["points"]["row"] == [2, *range(4, len(X) + 2)]
+    assert "1 with empty cells" in page
 
 
 def test_a_model_from_python_knows_less_and_still_works(place, tmp_path):

@@ -17,6 +17,7 @@ from dagp import DAGP, GP, Mixture, Noise, datasets, plot, report
 from dagp.errors import StorageError
 from dagp.report import calibration, case, relevance, slices
 
+DARK = {"name": "prefers-color-scheme", "value": "dark"}
 NASTY = "<script>alert(1)</script>"
 QUICK: dict[str, Any] = {
     "n_init": 1,
@@ -151,8 +152,41 @@ def test_calibration_notices_wrong_noise():
     for variance in (0.3, 1.0, 3.0):
         shape = np.ones((2000, 1, 1))
         mixture = Mixture(shape[..., 0], 0 * shape, variance * shape)
-        words.append(calibration.verdict(calibration.calibration(mixture, y), 2000, 0))
-    assert words == ["too narrow", "well calibrated", "too wide"]
+        words.append(calibration.words(calibration.calibration(mixture, y), 0))
+    assert [found.split(" (")[0] for found in words] == [
+        "too narrow",
+        "as wide as they should be",
+        "too wide",
+    ]
+
+
+def test_calibration_looks_at_all_levels():
+    levels = np.array(calibration.LEVELS)
+
+    def found(changes: dict[float, float], count: int) -> str:
+        coverage = [changes.get(level, level) for level in calibration.LEVELS]
+        pit = np.full((1, 20), 0.05)
+        data = calibration.Calibration(np.array([coverage]), pit, np.array([count]))
+        return calibration.words(data, 0)
+
+    assert found({0.5: 0.635, 0.45: 0.5}, 200) == (
+        "too wide (50 % intervals hold 63.5 % of the values)"
+    )
+    assert found({0.99: 0.9}, 200) == "too narrow (99 % intervals hold 90.0 % of the values)"
+    both = found({0.5: 0.635, 0.99: 0.9}, 200)
+    assert both.startswith("too wide (50 %") and "and too narrow (99 %" in both
+    # The same difference can be chance with few values, and the words say so.
+    assert found({0.5: 0.635}, 40) == (
+        "as wide as they should be as far as 40 values can tell "
+        "(largest difference: 50 % intervals hold 63.5 % of the values)"
+    )
+    assert found({0.5: 0.52}, 10**6).startswith("as wide as they should be (largest")
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(500):
+        inside = (rng.uniform(size=(100, 1)) <= levels).mean(axis=0)
+        alarms += "too" in found(dict(zip(calibration.LEVELS, inside, strict=True)), 100)
+    assert alarms < 0.06 * 500
 
 
 def test_outliers_are_the_points_of_the_noise_process(separated):
@@ -201,8 +235,9 @@ def test_slices_through_several_inputs(named, named_page):
 
 def test_slices_stay_within_their_budget():
     for D, K, P in ((2, 3, 1), (5, 12, 1), (9, 4, 3), (60, 8, 2)):
-        found = slices.plan(D, K, P, np.arange(D, dtype=float))
-        numbers = len(found.axes) * found.stops**found.sliders * found.grid * K * (1 + 3 * P)
+        each = K * (1 + 3 * P)
+        found = slices.plan(D, each, np.arange(D, dtype=float))
+        numbers = len(found.axes) * found.stops**found.sliders * found.grid * each
         assert numbers <= 200_000
         assert D - 1 in found.axes
 
@@ -315,6 +350,11 @@ def test_browser_switches_processes_and_tells_points(separated, browser, tmp_pat
         "{ blob.text().then(done); return make.call(URL, blob); }; "
         "document.getElementById('download').click(); })"
     )
+    browser("Emulation.setEmulatedMedia", features=[DARK])
+    browser.ask(SETTLED)
+    assert picture(browser, "gate") != before[1]
+    ground = browser.ask("getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, re.findall(r"\d+", ground))) < 120
     lines = saved.split("\r\n")
     assert lines[0].removeprefix("\ufeff") == "row,x,y,process,responsibility"
     assert len(lines) - 2 == np.sum(model.responsibilities(X, y).argmax(axis=1) == 1)

@@ -66,18 +66,29 @@ def input_columns(model: Model, table: tables.Table, target: str | None) -> list
     return names
 
 
-def rows_to_show(
-    model: Model, data: str | None, target: str | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and outputs of complete rows: of the table `data`, or of the training data if None."""
+class Rows(NamedTuple):
+    """Rows to show with a model."""
+
+    X: np.ndarray
+    y: np.ndarray
+    lines: np.ndarray | None
+    """Line of each row in its file; None for the training data, whose rows the model can name."""
+    dropped: int = 0
+    """Number of rows of the file with empty cells, which are left out."""
+
+
+def rows_to_show(model: Model, data: str | None, target: str | None) -> Rows:
+    """Rows of the table `data`, complete ones, or of the training data if it is None."""
     if data is None:
         saved = modelfile.training_data(model.path)
         if saved is None:
             raise InputError(f"{model.path} was saved without its data; --data must name a table.")
         X, y = saved
+        if model.estimator.missing == "drop":
+            return Rows(X, y, None)
         empty = np.isnan(X) if X.dtype != object else np.frompyfunc(is_missing, 1, 1)(X)
         keep = ~np.column_stack([empty, np.isnan(y)]).astype(bool).any(axis=1)
-        return X[keep], y[keep]
+        return Rows(X[keep], y[keep], None)
     if model.outputs > 1:
         raise InputError(f"--data needs a model with one output; {model.path} has {model.outputs}.")
     name = target or model.target
@@ -85,5 +96,7 @@ def rows_to_show(
         raise InputError(f"{model.path} has no target name; --target must name the output column.")
     with tables.open_table(data) as table:
         names = [*input_columns(model, table, name), *tables.require_columns(table, [name])]
-        rows = tables.complete_rows(table, tables.read_columns(table, names), names, drop=True)
-    return rows.values[:, :-1], rows.values[:, -1]
+        whole = tables.read_columns(table, names)
+        rows = tables.complete_rows(table, whole, names, drop=True)
+    dropped = len(whole.rows) - len(rows.rows)
+    return Rows(rows.values[:, :-1], rows.values[:, -1], rows.rows, dropped)

@@ -1,7 +1,7 @@
 """`dagp plot`: the overview figure of a model."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from typer import Option
@@ -36,8 +36,8 @@ def plot(
             raise InputError(f"{model} has no input {feature!r}; it has {', '.join(known)}.")
         column = known.index(feature)
     with warnings_as_notes(), console.status("plotting"):
-        X, y = rows_to_show(fitted, data, target)
-        save_overview(fitted.estimator, X, y, out, target or fitted.target, column)
+        rows = rows_to_show(fitted, data, target)
+        save_overview(fitted.estimator, rows.X, rows.y, out, target or fitted.target, column)
     print_result(f"Figure: {out}")
 
 
@@ -57,9 +57,10 @@ def save_overview(
         ax.set_xlabel(ax.get_xlabel(), parse_math=False)
     for ax in axes[:2]:
         ax.set_ylabel(target or ax.get_ylabel(), parse_math=False)
+    figure: Any = axes[0].figure
     try:
-        axes[0].figure.savefig(path, dpi=150)
+        figure.savefig(path, dpi=150)
     except ValueError as error:
         raise InputError(f"Cannot write {path}: {error}.") from error
-    figures.plt.close(axes[0].figure)
+    figures.plt.close(figure)
     return path

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from typer import Option
 
 from dagp import report as html_report
@@ -28,20 +27,15 @@ def report(
     settings = {"model file": model.name, "data": data or "kept in the model file"}
     if name is not None:
         settings["target"] = name
-    heading = {} if title is None else {"title": title}
+    heading: dict[str, Any] = {} if title is None else {"title": title}
     with warnings_as_notes(), console.status("writing"):
-        X, y = rows_to_show(fitted, data, target)
-        named = _with_name(y, name)
-        html_report.write(fitted.estimator, X, named, out, settings=settings, **heading)
+        X, y, lines, dropped = rows_to_show(fitted, data, target)
+        if lines is not None:
+            settings["rows"] = f"lines of {data}"
+        if dropped:
+            settings["rows left out"] = f"{dropped} with empty cells"
+        outputs = None if name is None or y.ndim > 1 else [name]
+        html_report.write(
+            fitted.estimator, X, y, out, settings=settings, outputs=outputs, rows=lines, **heading
+        )
     print_result(f"Report: {out}")
-
-
-def _with_name(y: np.ndarray, name: str | None) -> Any:
-    """The output as a named column, if pyarrow is installed."""
-    if name is None or y.ndim > 1:
-        return y
-    try:
-        import pyarrow as pa
-    except ModuleNotFoundError:
-        return y
-    return pa.table({name: y})

@@ -3,9 +3,11 @@
 The page makes no network requests. The same model and data give the same bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dagp.core.typing import Table
 from dagp.files.atomic import replace
@@ -27,6 +29,8 @@ def html(
     *,
     title: str = _TITLE,
     settings: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] | None = None,
+    rows: Sequence[Any] | np.ndarray | None = None,
 ) -> str:
     """The HTML report as a string.
 
@@ -34,11 +38,17 @@ def html(
     ----------
     model : fitted DAGP
     X, y : table of shape (N, D), array of shape (N,) or (N, P)
-        Data to show.
+        Data to show. Rows with missing values are left out if the model has ``missing="drop"``; a
+        row that lacks some of several outputs is judged by the others.
     title : str, default="Which process produced which point"
         Heading of the page.
     settings : mapping of str, default=None
         Further entries to list, such as the name of the data file or the date.
+    outputs : sequence of str of length P, default=None
+        Names of the outputs; None takes those of `y`.
+    rows : sequence of length N, default=None
+        Names of the rows, such as the lines of a file; None takes the index of a data frame, those
+        of the fit if these are its rows, or counts from 0.
 
     Examples
     --------
@@ -48,7 +58,7 @@ def html(
     >>> html(model, data.X, data.y, title="Noise").splitlines()[7]
     '<title>Noise</title>'
     """
-    return render(read(model, X, y), title, settings)
+    return render(read(model, X, y, outputs, rows), title, settings)
 
 
 def write(
@@ -59,12 +69,14 @@ def write(
     *,
     title: str = _TITLE,
     settings: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] | None = None,
+    rows: Sequence[Any] | np.ndarray | None = None,
 ) -> Path:
     """Write the HTML report to a file, replacing an older one only when it is complete.
 
     Parameters
     ----------
-    model, X, y, title, settings
+    model, X, y, title, settings, outputs, rows
         As for `html`.
     path : str or Path
         File to write.
@@ -79,5 +91,6 @@ def write(
     ...     write(model, data.X, data.y, Path(folder) / "report.html").name
     'report.html'
     """
-    page = html(model, X, y, title=title, settings=settings).encode("utf-8", "replace")
-    return replace(path, lambda file: file.write(page))
+    named = {"outputs": outputs, "rows": rows}
+    page = html(model, X, y, title=title, settings=settings, **named)
+    return replace(path, lambda file: file.write(page.encode("utf-8", "replace")))

@@ -1,5 +1,16 @@
 "use strict";
 
+/** Colours of the style sheet, by name. */
+const theme = {};
+
+function readTheme() {
+  const style = getComputedStyle(document.documentElement);
+  const names = ["ink", "soft", "grid", "guide", "focus", "bars"];
+  for (const name of names) theme[name] = style.getPropertyValue(`--${name}`).trim();
+  theme.processes = [0, 1, 2, 3, 4, 5, 6, 7].map((k) => style.getPropertyValue(`--process-${k}`).trim());
+}
+readTheme();
+
 /** Positions of ticks and how to write them, for an axis that shows about `count`. */
 function ticks(low, high, count) {
   const rough = (high - low) / Math.max(count, 1);
@@ -84,7 +95,7 @@ class Chart {
     let across = ticks(this.xs[0], this.xs[1], this.wide / 60);
     const longest = Math.max(...across.map(([, text]) => c.measureText(text).width), 0);
     if (longest > 40) across = ticks(this.xs[0], this.xs[1], this.wide / (longest + 24));
-    [c.strokeStyle, c.fillStyle, c.lineWidth] = ["#e4e8ec", "#57606a", 1];
+    [c.strokeStyle, c.fillStyle, c.lineWidth] = [theme.grid, theme.soft, 1];
     c.beginPath();
     for (const [v] of across) { c.moveTo(this.x(v), this.top); c.lineTo(this.x(v), this.top + this.high); }
     for (const [v] of up) { c.moveTo(this.left, this.y(v)); c.lineTo(this.left + this.wide, this.y(v)); }
@@ -99,7 +110,7 @@ class Chart {
       c.fillText(text, at, this.top + this.high + 12);
     }
     const [xlabel, ylabel] = this.spec.labels();
-    c.fillStyle = "#1b1f24";
+    c.fillStyle = theme.ink;
     c.fillText(this.fitted(xlabel, this.wide), this.left + this.wide / 2, box.height - 10);
     c.textAlign = "left";
     c.fillText(this.fitted(ylabel, box.width - 100), 2, 10);
@@ -156,14 +167,14 @@ class Chart {
     const c = this.c;
     const at = this.seen.find((p) => p.i === this.selected);
     if (at) {
-      [c.strokeStyle, c.lineWidth] = ["#000", 2];
+      [c.strokeStyle, c.lineWidth] = [theme.ink, 2];
       c.beginPath();
       c.arc(this.x(at.x), this.y(at.y), 6, 0, 7);
       c.stroke();
     }
     if (this.drag && this.drag.to) {
       const { from, to } = this.drag;
-      c.fillStyle = "rgba(5,80,174,.15)";
+      c.fillStyle = rgba(theme.focus, 0.15);
       c.fillRect(from[0], from[1], to[0] - from[0], to[1] - from[1]);
     }
   }

@@ -36,6 +36,13 @@ function nearest(stops, value) {
   return best;
 }
 
+/** Draw with the colours of the style sheet, which are others in dark mode and on paper. */
+function recolour(light) {
+  document.documentElement.classList.toggle("light", light);
+  readTheme();
+  for (const chart of Object.values(charts)) chart.draw();
+}
+
 function redraw() {
   document.getElementById("tip").hidden = true;
   for (const chart of Object.values(charts)) chart.selected = -1;
@@ -69,22 +76,8 @@ when("axis", "change", (node) => {
 });
 when("pair-x", "change", (node) => choose([Number(node.value), state.pair[1]]));
 when("pair-y", "change", (node) => choose([state.pair[0], Number(node.value)]));
-when("download", "click", () => {
-  const { header, columns: found } = data.outliers;
-  const cell = (value) => {
-    const text = String(value);
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  const lines = found[0].map((_, i) => found.map((column) => cell(column[i])).join(","));
-  // The byte order mark makes spreadsheets read UTF-8.
-  const text = "\ufeff" + [header.map(cell).join(","), ...lines, ""].join("\r\n");
-  const url = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
-  const link = make("a", { href: url, download: "outliers.csv" });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
-});
+when("download", "click", () => save("outliers.csv", csv(data.outliers.header, data.outliers.columns)));
+when("download-assignments", "click", () => save("assignments.csv", assignments(data.assignments)));
 // Browsers restore form values on reload; reset them to the initial state that is drawn.
 const beginning = { output: state.output, axis: state.slice.axis, "pair-x": state.pair[0], "pair-y": state.pair[1] };
 for (const [id, value] of Object.entries(beginning)) {
@@ -92,6 +85,9 @@ for (const [id, value] of Object.entries(beginning)) {
 }
 for (const id of ["show-points", "show-bands"]) document.getElementById(id).checked = true;
 sliders();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => recolour(false));
+window.addEventListener("beforeprint", () => recolour(true));
+window.addEventListener("afterprint", () => recolour(false));
 window.addEventListener(
   "scroll", () => Object.values(charts).forEach((chart) => chart.place()), { passive: true },
 );

@@ -12,13 +12,19 @@ import numpy as np
 
 from dagp.describe import summary
 from dagp.report import payload, slices, tables
-from dagp.report.calibration import Calibration, calibration, verdict
-from dagp.report.case import Case
+from dagp.report.calibration import Calibration, calibration, words
+from dagp.report.case import DARK, PALETTE, Case
+from dagp.report.meaning import UNSURE, findings
 from dagp.report.relevance import Relevance, relevance
-from dagp.report.text import embedded, escape, listed, number, percent
+from dagp.report.text import embedded, escape, listed, number, number_of, percent
 
-_UNSURE = 0.9
-"""A point whose most probable process is less probable than this counts as ambiguous."""
+_SCRIPTS = ("chart.js", "panels.js", "download.js", "controls.js")
+_NAMES = {
+    "caller": "Rows have the names that were given with the data.",
+    "index": "Rows have the names of the index of the data frame.",
+    "fit": "Rows have the names they had in the fit.",
+    "position": "Rows are numbered from 0.",
+}
 
 
 def render(case: Case, title: str, settings: Mapping[str, Any] | None) -> str:
@@ -29,21 +35,23 @@ def render(case: Case, title: str, settings: Mapping[str, Any] | None) -> str:
     cuts, first = slices.cut(case, strength), int(strength.argmax())
     out = payload.outliers(case)
     parts = [
+        _meaning(case, found),
         _processes(case),
         _curves(case, [one.axis for one in cuts], first),
         _pairs(case, first),
         _relevance(case, matters),
         _calibration(case, found),
+        _assignments(case),
         _outliers(case, out),
         _fit(case),
         _settings(case, settings),
     ]
     sections = [part for part in parts if part]
-    script = "".join(map(_asset, ("chart.js", "panels.js", "controls.js")))
+    script = "".join(map(_asset, _SCRIPTS))
     return Template(_asset("page.html")).substitute(
         title=escape(title),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        style=_asset("page.css"),
+        style=_style(),
         script=script,
         lead=_lead(case),
         contents="".join(f'<li><a href="#{name}">{text}</a></li>' for name, text, _ in sections),
@@ -55,6 +63,15 @@ def render(case: Case, title: str, settings: Mapping[str, Any] | None) -> str:
 
 def _asset(name: str) -> str:
     return resources.files("dagp.report").joinpath(name).read_text("utf-8")
+
+
+def _style() -> str:
+    """The style sheet with the colours of the processes, which are those of the plots."""
+    light, dark = (
+        "".join(f"--process-{k}: {colour};" for k, colour in enumerate(colours))
+        for colours in (PALETTE, DARK)
+    )
+    return _asset("page.css").replace("/* light */", light).replace("/* dark */", dark)
 
 
 Section = tuple[str, str, str]
@@ -93,25 +110,34 @@ def _canvas(name: str, label: str, size: str = "", points: bool = False) -> str:
 def _lead(case: Case) -> str:
     N, shown = len(case.y), len(payload.drawn(case))
     counts = {"point": N, "input": len(case.inputs), "output": len(case.outputs)}
-    size = ", ".join(_number_of(count, word) for word, count in counts.items()) + "."
+    size = ", ".join(number_of(count, word) for word, count in counts.items()) + "."
     lead = _say(size, summary.headline(case.model))
     if shown < N:
         sample = f"Charts show a fixed random sample, {shown} of the {N} points;"
         lead += _say(sample, "numbers and tables use all of them.")
     if case.dropped:
-        lead += _say(f"{_number_of(case.dropped, 'row')} with missing values left out.")
+        lead += _say(f"{number_of(len(case.dropped), 'row')} with missing values left out.")
     return lead
 
 
-def _number_of(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def _meaning(case: Case, found: Calibration) -> Section:
+    say = _say(
+        "Each row of the data was produced by one of several processes, and it was not recorded by "
+        "which. This page shows how the rows were divided. A process is a source of data with a "
+        "rule of its own, such as a machine in one mode of operation.",
+    )
+    items = "".join(
+        f"<li>{_say(one.what)}{_say(f'Next: {one.next}').replace('Next:', '<b>Next:</b>', 1)}</li>"
+        for one in findings(case, found)
+    )
+    return "meaning", "What this means and what to do next", f'{say}<ul class="said">{items}</ul>'
 
 
 def _bar(case: Case) -> str:
     """The controls for the whole page."""
     boxes = "".join(
         f'<label class="pill"><input type="checkbox" data-process="{k}"'
-        f"{' checked' if case.model.active_[k] else ''}>"
+        " checked>"
         f'<span class="swatch" style="background:{case.colour(k)}"></span>'
         f"{k}{_remark(case, k)}</label>"
         for k in range(case.responsibilities.shape[1])
@@ -139,13 +165,12 @@ def _choice(
 
 
 def _processes(case: Case) -> Section:
-    N, largest = len(case.owner), case.responsibilities.max(axis=1)
-    unsure = int(np.sum(largest < _UNSURE))
+    N, unsure = len(case.owner), int(np.sum(case.largest < UNSURE))
     items = "".join(f"<li>{escape(_sentence(case, k))}</li>" for k in case.active)
-    ambiguous = f"Every point has a process with a probability of {percent(_UNSURE)} or more."
+    ambiguous = f"Every point has a process with a probability of {percent(UNSURE)} or more."
     if unsure:
-        count = f"{_number_of(unsure, 'ambiguous point')} ({percent(unsure / N)})"
-        ambiguous = f"{count}: no process has a probability of {percent(_UNSURE)} or more."
+        count = f"{number_of(unsure, 'ambiguous point')} ({percent(unsure / N)})"
+        ambiguous = f"{count}: no process has a probability of {percent(UNSURE)} or more."
     return "processes", "Processes", f"<ul>{items}</ul>{_say(ambiguous)}{tables.processes(case)}"
 
 
@@ -167,6 +192,7 @@ _CUT = "Curves are drawn at the values of the sliders; points fade with their di
 def _curves(case: Case, axes: list[int], first: int) -> Section:
     several = len(case.inputs) > 1
     gate = "Probability of each process at an input, before its output is known."
+    gate += "" if case.model.active_.all() else " Dotted lines are processes that are not used."
     boxes = (
         '<label><input type="checkbox" id="show-points" checked> points</label>'
         '<label><input type="checkbox" id="show-bands" checked> processes</label>'
@@ -222,10 +248,14 @@ def _relevance(case: Case, found: Relevance | None) -> Section | None:
 
 
 def _calibration(case: Case, found: Calibration) -> Section:
-    N = len(case.y)
-    words = [f"{verdict(found, N, p)} for {name}" for p, name in enumerate(case.outputs)]
+    judged = [
+        f"The predicted intervals of {name} are {words(found, p)}."
+        for p, name in enumerate(case.outputs)
+    ]
     say = _say(
-        f"The predicted intervals are {listed(words)}.",
+        *judged,
+        "Every level is judged: a difference counts if it exceeds what chance does with as many "
+        "values (2.5 standard deviations) by more than two percentage points.",
         "With calibrated predictions a 90 % interval holds 90 % of the points, and the histogram "
         "is flat up to chance (grey band): high ends mean that intervals are too narrow, a high "
         "middle that they are too wide.",
@@ -241,6 +271,23 @@ def _calibration(case: Case, found: Calibration) -> Section:
     return "calibration", "Calibration", say + pictures + tables.calibrated(case, found)
 
 
+def _assignments(case: Case) -> Section:
+    count, total = payload.downloaded(case), len(case.labels)
+    cut = (
+        f"The file holds the first {count} of {total} rows; all are given by dagp predict MODEL "
+        "TABLE -o FILE, or by model.responsibilities(X, y) in Python."
+    )
+    say = _say(
+        "A file with one line per row: its name, the most probable process (assignment) and the "
+        "probability of each process (responsibility).",
+        _NAMES[case.origin],
+        "Rows that were left out have empty cells." if case.dropped else "",
+        cut if count < total else "",
+    )
+    button = '<button type="button" id="download-assignments">Download the assignments (CSV)'
+    return "assignments", "Assignments of all rows", f"{say}{button}</button>"
+
+
 def _outliers(case: Case, out: payload.Outliers) -> Section | None:
     if not case.clutter:
         return None
@@ -251,9 +298,9 @@ def _outliers(case: Case, out: payload.Outliers) -> Section | None:
     shown = tables.SHOWN_OUTLIERS
     some = f"The list holds the {count} of highest responsibility; dagp predict gives all."
     say = _say(
-        f"{_number_of(out.total, 'point')} ({share}) assigned to {names}, without a function.",
+        f"{number_of(out.total, 'point')} ({share}) assigned to {names}, without a function.",
         some if count < out.total else "",
-        "Rows are numbered from 0.",
+        _NAMES[case.origin],
         f"The table shows the first {shown}." if count > shown else "",
     )
     button = '<button type="button" id="download">Download the list (CSV)</button>'

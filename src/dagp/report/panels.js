@@ -5,7 +5,7 @@ const columns = [...points.x, ...points.y];
 const names = [...data.inputs, ...data.outputs];
 const on = (k) => state.on.has(k);
 const state = {
-  on: new Set(data.processes.flatMap((p, k) => (p.active ? [k] : []))),
+  on: new Set(data.processes.keys()),
   output: 0,
   slice: data.slices.find((slice) => slice.axis === data.first),
   held: [...data.typical],
@@ -13,6 +13,9 @@ const state = {
   pair: [data.first, data.inputs.length],
 };
 const charts = {};
+
+/** The colour of a process. */
+const tint = (k) => theme.processes[data.processes[k].shade];
 
 function make(tag, properties = {}, ...children) {
   const node = Object.assign(document.createElement(tag), properties);
@@ -22,6 +25,7 @@ function make(tag, properties = {}, ...children) {
 
 /** A value of a column, with digits enough to tell its values apart. */
 function written(value, column) {
+  if (value === null) return "missing";
   const [size, span] = [Math.abs(value), spans[column]];
   const digits = Math.min(15, Math.max(5, 4 + Math.ceil(Math.log10(size / span) || 0)));
   const wild = size && (size < 1e-3 || (size >= 1e7 && digits < 8));
@@ -57,7 +61,7 @@ function tell(i) {
     const share = points.share[k][i] / 10;
     if (share < 0.1 && data.processes.length > 4) return;
     const fill = make("span");
-    fill.style.cssText = `width:${share}%;background:${process.colour}`;
+    fill.style.cssText = `width:${share}%;background:var(--process-${process.shade})`;
     shares.append(
       make("span", { textContent: process.name }),
       make("span", { textContent: `${share.toFixed(1)} %` }),
@@ -72,8 +76,8 @@ function scatter(chart, xs, ys, strength = () => 1) {
   for (let i = 0; i < xs.length; i++) {
     const k = points.owner[i];
     const alpha = strength(i) * Math.max(points.share[k][i] / 1000, 0.25) * 0.85;
-    if (!on(k) || alpha < 0.04) continue;
-    chart.dot(xs[i], ys[i], rgba(data.processes[k].colour, alpha.toFixed(2)));
+    if (!on(k) || alpha < 0.04 || xs[i] === null || ys[i] === null) continue;
+    chart.dot(xs[i], ys[i], rgba(tint(k), alpha.toFixed(2)));
     chart.seen.push({ i, x: xs[i], y: ys[i] });
   }
 }
@@ -90,22 +94,25 @@ function nearness(i) {
 
 // ------------------------------------------------------------------------------------- curves
 
-/** Curves of one process at the sliders' values. */
-function curve(k) {
-  const { slice, output } = state;
-  const used = data.processes.filter((p) => p.curve >= 0).length;
-  const place = slice.sliders.reduce((sum, s, i) => sum * s.stops.length + state.stops[i], 0);
-  const begin = (place * used + data.processes[k].curve) * slice.grid.length;
-  const part = (values) => values.slice(begin, begin + slice.grid.length);
-  return {
-    weight: part(slice.weight),
-    mean: part(slice.mean[output]),
-    low: part(slice.low[output]),
-    high: part(slice.high[output]),
-  };
+/** Part of a packed array at the sliders' values: the curve `which` of `count`. */
+function part(values, which, count) {
+  const { sliders: moved, grid } = state.slice;
+  const place = moved.reduce((sum, s, i) => sum * s.stops.length + state.stops[i], 0);
+  const begin = (place * count + which) * grid.length;
+  return values.slice(begin, begin + grid.length);
 }
 
-const shown = () => data.processes.map((_, k) => k).filter((k) => on(k) && data.processes[k].curve >= 0);
+/** Gate weight of any process. */
+const weight = (k) => part(state.slice.weight, k, data.processes.length);
+
+/** Curve of a process in use: "mean", "low" or "high". */
+function curve(k, name) {
+  const used = data.processes.filter((p) => p.curve >= 0).length;
+  return part(state.slice[name][state.output], data.processes[k].curve, used);
+}
+
+const switchedOn = () => [...data.processes.keys()].filter(on);
+const shown = () => switchedOn().filter((k) => data.processes[k].curve >= 0);
 
 charts.posterior = new Chart("posterior", {
   labels: () => [data.inputs[state.slice.axis], data.outputs[state.output]],
@@ -116,8 +123,7 @@ charts.posterior = new Chart("posterior", {
     const grid = state.slice.grid;
     const bands = document.getElementById("show-bands").checked;
     for (const k of bands ? shown() : []) {
-      const { weight, low, high } = curve(k);
-      chart.band(grid, low, high, chart.fade(grid, weight, data.processes[k].colour, 0.28));
+      chart.band(grid, curve(k, "low"), curve(k, "high"), chart.fade(grid, weight(k), tint(k), 0.28));
     }
     chart.seen = [];
     if (document.getElementById("show-points").checked) {
@@ -125,8 +131,7 @@ charts.posterior = new Chart("posterior", {
     }
     for (const k of bands ? shown() : []) {
       if (data.processes[k].clutter) continue; // clutter has no function to draw
-      const { weight, mean } = curve(k);
-      chart.line(grid, mean, chart.fade(grid, weight, data.processes[k].colour, 1), 2.5, dash(k));
+      chart.line(grid, curve(k, "mean"), chart.fade(grid, weight(k), tint(k), 1), 2.5, dash(k));
     }
   },
 });
@@ -136,8 +141,9 @@ charts.gate = new Chart("gate", {
   range: () => [extent(state.slice.grid, 0), [-0.02, 1.02]],
   twin: () => charts.posterior,
   paint(chart) {
-    for (const k of shown()) {
-      chart.line(state.slice.grid, curve(k).weight, data.processes[k].colour, 2.5, dash(k));
+    for (const k of switchedOn()) {
+      const [width, dots] = data.processes[k].active ? [2.5, dash(k)] : [1.5, [1.5, 3]];
+      chart.line(state.slice.grid, weight(k), tint(k), width, dots);
     }
   },
 });
@@ -189,8 +195,8 @@ function small(canvas, [across, up]) {
   const [[x0, x1], [y0, y1]] = [extent(columns[across]), extent(columns[up])];
   const every = Math.ceil(points.row.length / 700);
   for (let i = 0; i < points.row.length; i += every) {
-    if (!on(points.owner[i])) continue;
-    c.fillStyle = rgba(data.processes[points.owner[i]].colour, 0.6);
+    if (!on(points.owner[i]) || columns[across][i] === null || columns[up][i] === null) continue;
+    c.fillStyle = rgba(tint(points.owner[i]), 0.6);
     const x = ((columns[across][i] - x0) / (x1 - x0)) * canvas.width;
     const y = (1 - (columns[up][i] - y0) / (y1 - y0)) * canvas.height;
     c.fillRect(x - dense / 2, y - dense / 2, 1.5 * dense, 1.5 * dense);
@@ -208,30 +214,30 @@ function choose(pair) {
 // -------------------------------------------------------------------------- calibration and fit
 
 charts.coverage = new Chart("coverage", {
-  labels: () => ["level of the interval", "share of points inside"],
+  labels: () => ["level of the interval", "share of values inside"],
   range: () => [[0, 1], [0, 1]],
   paint(chart) {
-    chart.line([0, 1], [0, 1], "#8c959f", 1.5, [5, 4]);
+    chart.line([0, 1], [0, 1], theme.guide, 1.5, [5, 4]);
     const found = data.coverage[state.output];
-    chart.line([0, ...data.levels, 1], [0, ...found, 1], "#1b1f24", 2);
-    data.levels.forEach((level, i) => chart.dot(level, found[i], "#1b1f24", 3));
+    chart.line([0, ...data.levels, 1], [0, ...found, 1], theme.ink, 2);
+    data.levels.forEach((level, i) => chart.dot(level, found[i], theme.ink, 3));
   },
 });
 
 charts.pit = new Chart("pit", {
-  labels: () => ["predicted probability of a lower value", "share of points"],
+  labels: () => ["predicted probability of a lower value", "share of values"],
   range: () => [[0, 1], [0, 1.1 * Math.max(...data.pit[state.output], 1.5 / data.pit[0].length)]],
   paint(chart) {
     const found = data.pit[state.output];
     const level = 1 / found.length;
-    const edges = [level - data.chance, level + data.chance];
-    chart.c.fillStyle = "#4d7ea8";
+    const edges = [level - data.chance[state.output], level + data.chance[state.output]];
+    chart.c.fillStyle = theme.bars;
     found.forEach((share, i) => {
       const [left, right] = [chart.x(i * level), chart.x((i + 1) * level)];
       chart.c.fillRect(left + 0.5, chart.y(share), right - left - 1, chart.y(0) - chart.y(share));
     });
-    chart.band([0, 1], [edges[0], edges[0]], [edges[1], edges[1]], "rgba(87,96,106,.3)");
-    chart.line([0, 1], [level, level], "#1b1f24", 1.5, [5, 4]);
+    chart.band([0, 1], [edges[0], edges[0]], [edges[1], edges[1]], rgba(theme.soft, 0.3));
+    chart.line([0, 1], [level, level], theme.ink, 1.5, [5, 4]);
   },
 });
 
@@ -247,9 +253,9 @@ charts.bound = new Chart("bound", {
     return [[0, 1.02 * last], [low - 0.5 * air, high + 0.1 * air]];
   },
   paint(chart) {
-    chart.line(data.bound.step, data.bound.bound, "#0072B2", 2);
+    chart.line(data.bound.step, data.bound.bound, theme.processes[0], 2);
     for (const end of data.bound.ends) {
-      if (end.bound !== null && !end.kept) chart.dot(end.step, end.bound, "#E69F00", 4);
+      if (end.bound !== null && !end.kept) chart.dot(end.step, end.bound, theme.processes[1], 4);
     }
   },
 });

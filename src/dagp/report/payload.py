@@ -7,7 +7,7 @@ import numpy as np
 from dagp.core.typing import Int
 from dagp.report import slices
 from dagp.report.calibration import BINS, LEVELS, Calibration
-from dagp.report.case import Case
+from dagp.report.case import PALETTE, Case
 from dagp.report.relevance import typical_spread
 from dagp.report.text import short
 
@@ -16,6 +16,10 @@ _POINTS = 5000
 _POINT_NUMBERS = 300_000
 _CELLS = 60_000
 _TRACE = 1000
+_CHARACTERS = 1_000_000
+"""Limit on the text of the assignments."""
+_PARTS = 10_000
+"""Responsibilities in the download of the assignments are whole multiples of 1 / _PARTS."""
 
 
 class Outliers(NamedTuple):
@@ -48,6 +52,15 @@ def drawn(case: Case) -> Int[np.ndarray, " drawn"]:
     return np.sort(np.random.default_rng(0).choice(N, most, replace=False))
 
 
+def downloaded(case: Case) -> int:
+    """Number of rows in the download of the assignments: the first ones, or all."""
+    digits = len(f"{_PARTS},")
+    each = np.array([len(str(label)) for label in case.labels]) + digits * (
+        1 + case.responsibilities.shape[1]
+    )
+    return int(np.searchsorted(np.cumsum(each), _CHARACTERS, side="right"))
+
+
 def payload(
     case: Case, found: Calibration, cuts: list[slices.Slice], listed: Outliers
 ) -> dict[str, Any]:
@@ -63,9 +76,10 @@ def payload(
         "levels": list(LEVELS),
         "coverage": found.coverage.round(4).tolist(),
         "pit": found.pit.round(5).tolist(),
-        "chance": float(2 * np.sqrt((1 - 1 / BINS) / BINS / len(case.y))),
+        "chance": (2 * np.sqrt((1 - 1 / BINS) / BINS / np.maximum(found.counts, 1))).tolist(),
         "bound": _bound(case),
         "outliers": _outlier_rows(case, listed),
+        "assignments": _assignments(case),
     }
 
 
@@ -73,7 +87,7 @@ def _processes(case: Case) -> list[dict[str, Any]]:
     return [
         {
             "name": case.name(k),
-            "colour": case.colour(k),
+            "shade": k % len(PALETTE),
             "active": bool(case.model.active_[k]),
             "clutter": k in case.clutter,
             # Index of its curves in the slices.
@@ -84,9 +98,9 @@ def _processes(case: Case) -> list[dict[str, Any]]:
 
 
 def _points(case: Case) -> dict[str, Any]:
-    rows = drawn(case)
+    rows, labels = drawn(case), case.rows
     return {
-        "row": case.rows[rows].tolist(),
+        "row": [labels[i] for i in rows],
         "x": [short(column) for column in case.X[rows].T],
         "y": [short(column) for column in case.y[rows].T],
         "owner": case.owner[rows].tolist(),
@@ -106,13 +120,30 @@ def _bound(case: Case) -> dict[str, Any]:
 
 
 def _outlier_rows(case: Case, listed: Outliers) -> dict[str, Any]:
-    rows = listed.rows
+    rows, labels = listed.rows, case.rows
     columns = [
-        case.rows[rows].tolist(),
+        [labels[i] for i in rows],
         *case.X[rows].T.tolist(),
-        *case.y[rows].T.tolist(),
+        *[[None if v != v else v for v in column] for column in case.y[rows].T.tolist()],
         case.owner[rows].tolist(),
-        case.responsibilities[rows].max(axis=1).round(4).tolist(),
+        case.largest[rows].round(4).tolist(),
     ]
     header = ["row", *case.inputs, *case.outputs, "process", "responsibility"]
     return {"header": header, "columns": columns}
+
+
+def _assignments(case: Case) -> dict[str, Any]:
+    """Process and responsibilities of all rows given, null for those that were left out."""
+    count = downloaded(case)
+    used = case.used[:count]
+    known = int(used.sum())
+    owner = case.owner[:known].tolist()
+    shares = np.rint(_PARTS * case.responsibilities[:known]).astype(int)
+    at = [int(p) if here else None for p, here in zip(np.cumsum(used) - 1, used, strict=True)]
+    return {
+        # Positions need not be listed.
+        "row": None if case.origin == "position" else case.labels[:count],
+        "owner": [None if p is None else owner[p] for p in at],
+        "share": [[None if p is None else column[p] for p in at] for column in shares.T.tolist()],
+        "parts": _PARTS,
+    }

@@ -56,11 +56,14 @@ def relevance(case: Case) -> Relevance:
 
 
 def typical_spread(column: Float[np.ndarray, " N"]) -> float:
-    """Standard deviation of a column, robust to outliers: from its central 90 %.
+    """Standard deviation of a column, robust to outliers: from its central 90 %. Skips NaN.
 
     >>> typical_spread(np.zeros(5))
     1.0
     """
+    column = column[~np.isnan(column)]
+    if not column.size:
+        return 1.0
     low, high = np.quantile(column, [0.05, 0.95])
     bulk = high / 3.29 - low / 3.29
     return float(bulk if bulk > 0 else np.std(column) or 1.0)

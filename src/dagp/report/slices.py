@@ -39,17 +39,21 @@ class Slice(NamedTuple):
     grid: Float[np.ndarray, " G"]
     sliders: list[tuple[int, Float[np.ndarray, " stops"]]]
     weights: Float[np.ndarray, "combinations K G"]
-    means: Float[np.ndarray, "combinations K P G"]
-    lows: Float[np.ndarray, "combinations K P G"]
-    highs: Float[np.ndarray, "combinations K P G"]
+    """Gate weights of all processes; the rest is of those in use."""
+    means: Float[np.ndarray, "combinations U P G"]
+    lows: Float[np.ndarray, "combinations U P G"]
+    highs: Float[np.ndarray, "combinations U P G"]
 
 
-def plan(inputs: int, processes: int, outputs: int, relevance: Float[np.ndarray, " D"]) -> Plan:
-    """The most detailed slices within the budget; more relevant inputs come first."""
+def plan(inputs: int, numbers: int, relevance: Float[np.ndarray, " D"]) -> Plan:
+    """The most detailed slices within the budget; more relevant inputs come first.
+
+    `numbers` is how many are needed at each position.
+    """
     if inputs == 1:
         return Plan([0], 0, 1, _FINE)
     axes = sorted(np.argsort(-relevance, kind="stable")[:_AXES].tolist())
-    slices = _NUMBERS // (processes * (1 + 3 * outputs) * _COARSE * len(axes))
+    slices = _NUMBERS // (numbers * _COARSE * len(axes))
     for sliders, stops in itertools.product(range(min(inputs - 1, _SLIDERS), 0, -1), _STOPS):
         if stops**sliders <= slices:
             return Plan(axes, sliders, stops, _COARSE)
@@ -59,7 +63,7 @@ def plan(inputs: int, processes: int, outputs: int, relevance: Float[np.ndarray,
 def cut(case: Case, relevance: Float[np.ndarray, " D"]) -> list[Slice]:
     """One slice per input that can be chosen for the axis."""
     D, P = case.X.shape[1], case.y.shape[1]
-    planned = plan(D, len(case.active), P, relevance)
+    planned = plan(D, len(case.model.processes_) + 3 * P * len(case.active), relevance)
     order = np.argsort(-relevance, kind="stable").tolist()
     found = []
     for axis in planned.axes:
@@ -110,7 +114,7 @@ def _along(
         np.stack([band[i] for band in bands], axis=1).reshape(*shape, -1).transpose(0, 2, 3, 1)
         for i in range(3)
     )
-    weights = weights[:, case.active].reshape(shape).transpose(0, 2, 1)
+    weights = weights.reshape(*shape[:2], -1).transpose(0, 2, 1)
     return Slice(axis, grid, sliders, weights, means, lows, highs)
 
 

@@ -84,7 +84,7 @@ def relevant(case: Case, found: Relevance) -> str:
     rows = []
     for d in order:
         bars = [_bar(found.processes[k, d], most, case.colour(k)) for k in used]
-        rows.append([names[d], *bars, _bar(found.gate[d], 1.0, "#555")])
+        rows.append([names[d], *bars, _bar(found.gate[d], 1.0, "var(--soft)")])
     return table("Relevance of the inputs", header, rows)
 
 
@@ -98,7 +98,7 @@ def _bar(value: float, most: float, colour: str) -> Markup:
 
 def calibrated(case: Case, found: Calibration) -> str:
     """One row per interval level, one column per output."""
-    header = ["interval", *[f"points of {name} inside" for name in case.outputs]]
+    header = ["interval", *[f"values of {name} inside" for name in case.outputs]]
     rows = [
         [f"{100 * v:.0f} %", *[f"{100 * c:.1f} %" for c in found.coverage[:, LEVELS.index(v)]]]
         for v in TABLE
@@ -109,13 +109,14 @@ def calibrated(case: Case, found: Calibration) -> str:
 def outliers(case: Case, rows: Sequence[int]) -> str:
     """The first outliers; the download has more."""
     header = ["row", *case.inputs, *case.outputs, "process", "responsibility"]
+    labels, largest = case.rows, case.largest
     body = [
         [
-            case.rows[i],
+            labels[i],
             *map(number, case.X[i]),
-            *map(number, case.y[i]),
+            *["" if np.isnan(v) else number(v) for v in case.y[i]],
             _tag(case, int(case.owner[i])),
-            f"{case.responsibilities[i].max():.2f}",
+            f"{largest[i]:.2f}",
         ]
         for i in rows[:SHOWN_OUTLIERS]
     ]

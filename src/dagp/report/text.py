@@ -83,6 +83,16 @@ def plain(value: object) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + " …"
 
 
+def number_of(count: int, word: str) -> str:
+    """A count with its noun.
+
+    >>> number_of(1, "row"), number_of(3, "process")
+    ('1 row', '3 processes')
+    """
+    ending = "" if count == 1 else "es" if word.endswith("s") else "s"
+    return f"{count} {word}{ending}"
+
+
 def listed(items: Iterable[str]) -> str:
     """Join items with commas and "and".
 
