@@ -1,7 +1,7 @@
 """Write a model file, and what its model predicts.
 
-The files beside this script were written by dagp before file format 4. They are never written again:
-they show that what users have saved can still be read.
+The files beside this script were written by dagp before file format 4. They are never written
+again: they show that what users have saved can still be read.
 """
 
 from pathlib import Path
