@@ -237,3 +237,14 @@ def test_text_gives_advice(tmp_path):
         "--features or --role 'free text=ignore' leaves it out, --role 'free text=category' takes "
         "it as a category." in answer.stderr
     )
+
+
+def test_dates_with_two_readings_give_advice(tmp_path):
+    rows = "".join(f"{i},0{i % 3 + 1}/02/2024,{i}\n" for i in range(12))
+    (tmp_path / "d.csv").write_text("x,day,y\n" + rows)
+    words = ["fit", str(tmp_path / "d.csv"), "-t", "y", "-o", str(tmp_path / "m.dagp")]
+    answer = CliRunner().invoke(app, words)
+    assert answer.exit_code == 2
+    assert "'day' holds dates such as '01/02/2024', in which day and month can be mistaken" in (
+        answer.stderr
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dagp.cli.app import console, messages, print_message
+from dagp.cli.app import console, messages, print_message, print_result
 from dagp.describe import summary
 from dagp.estimator import DAGP
 from dagp.fitting import fit_estimator
@@ -144,3 +144,5 @@ def show_summary(model: DAGP) -> None:
     for row in summary.rows(model):
         table.add_row(*row)
     console.print(table, markup=False)
+    for line in model.columns_.describe():
+        print_result(line)

@@ -1,5 +1,6 @@
 """Roles of columns on the command line: numbers, categories and times, and advice about text."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from dagp.cli.tables import Table
 from dagp.tables.columns import LEAST_ROWS, MOST_LEVELS, ROLES, parse_role
 from dagp.tables.kinds import Category
 from dagp.tables.times import Time
+
+_UNCLEAR_DATE = re.compile(r"\d\d?/\d\d?/(\d\d|\d{4})( .*)?")
 
 
 def parse_roles(options: Sequence[str]) -> dict[str, str]:
@@ -63,7 +66,13 @@ def check_categories(table: Table, part: Part, names: Sequence[str]) -> None:
     """Raise InputError with advice for a column of text that has too many different values."""
     for name in names:
         known = [cell for cell in part.columns[name] if cell is not None]
-        values = len(set(known))
+        levels = set(known)
+        values = len(levels)
+        if levels and all(_UNCLEAR_DATE.fullmatch(level) for level in levels):
+            raise InputError(
+                f"{table.name}, column {name!r} holds dates such as {known[0]!r}, in which day and "
+                f"month can be mistaken; write them as 2024-01-31, or {role_advice(name)}."
+            )
         if is_category(values, len(known)):
             continue
         example = repr(known[0][:40]) if known else "nothing"
