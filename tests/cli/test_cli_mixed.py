@@ -264,13 +264,15 @@ def test_init_says_what_is_wrong(tmp_path, content, options, said):
 
 def test_init_leaves_out_a_column_with_a_wrong_cell(tmp_path):
     (tmp_path / "d.csv").write_text(
-        '"a ""q""",odd,b,b,y\n1,1,1,1,3\n2,5,2,1,4\n4,oops,7,2,9\n5,7,7,8,1\n'
+        '"a ""q""",odd,b,b,us,y\n1,1,1,1,1/2/24,3\n2,5,2,1,1/3/24,4\n'
+        "4,oops,7,2,1/2/24,9\n5,7,7,8,1/2/24,1\n"
     )
     answer = run("init", tmp_path / "d.csv", "-o", tmp_path / "c.toml")
     assert answer.exit_code == 0, answer.output
     text = (tmp_path / "c.toml").read_text()
     assert tomllib.loads(text)["data"]["features"] == ['a "q"']
     assert "row 4, column 'odd': 'oops' is not a number" in text
+    assert '"us": dates such as 1/2/24, in which day and month can be mistaken' in text
 
 
 def test_text_needs_some_library_of_frames(monkeypatch):

@@ -1,7 +1,7 @@
 """Cells of text tables: numbers with either decimal mark, dates, and what counts as missing."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ _DOT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+(?=,)|\d+(?![.\d])|(?=,\d))(,\d*)?([eE][+-]?\d+)?")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
 _YEAR_FIRST = re.compile(r"(\d{4})[/.](\d\d?)[/.](\d\d?)(.*)")
+_UNCLEAR_DATE = re.compile(r"\d\d?/\d\d?/(\d\d|\d{4})( .*)?")
 _DAY_FIRST = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 
 
@@ -125,6 +126,15 @@ def date(cell: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def are_unclear_dates(cells: Collection[str]) -> bool:
+    """Whether texts are dates whose day and month can be mistaken for each other.
+
+    >>> are_unclear_dates(["1/2/2024", "01/31/24 12:30"]), are_unclear_dates(["2024-01-31"])
+    (True, False)
+    """
+    return len(cells) > 0 and all(_UNCLEAR_DATE.fullmatch(cell) for cell in cells)
 
 
 def copied(cells: Sequence[str], decimal: str) -> np.ndarray:

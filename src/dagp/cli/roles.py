@@ -1,19 +1,16 @@
 """Roles of columns on the command line: numbers, categories and times, and advice about text."""
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from dagp.cli.app import InputError
-from dagp.cli.cells import Kind, Part
+from dagp.cli.cells import Kind, Part, are_unclear_dates
 from dagp.cli.spelling import listed, suggestion
 from dagp.cli.tables import Table
 from dagp.tables.columns import LEAST_ROWS, MOST_LEVELS, ROLES, parse_role
 from dagp.tables.kinds import Category
 from dagp.tables.times import Time
-
-_UNCLEAR_DATE = re.compile(r"\d\d?/\d\d?/(\d\d|\d{4})( .*)?")
 
 
 def parse_roles(options: Sequence[str]) -> dict[str, str]:
@@ -68,10 +65,10 @@ def check_categories(table: Table, part: Part, names: Sequence[str]) -> None:
         known = [cell for cell in part.columns[name] if cell is not None]
         levels = set(known)
         values = len(levels)
-        if levels and all(_UNCLEAR_DATE.fullmatch(level) for level in levels):
+        if are_unclear_dates(levels):
             raise InputError(
                 f"{table.name}, column {name!r} holds dates such as {known[0]!r}, in which day and "
-                f"month can be mistaken; write them as 2024-01-31, or {role_advice(name)}."
+                f"month can be mistaken; write them as 2024-01-31. {role_advice(name)}."
             )
         if is_category(values, len(known)):
             continue

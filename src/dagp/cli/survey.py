@@ -6,7 +6,7 @@ import numpy as np
 
 from dagp.cli import tables
 from dagp.cli.app import InputError
-from dagp.cli.cells import Kind, absent
+from dagp.cli.cells import Kind, absent, are_unclear_dates
 from dagp.cli.roles import is_category
 
 _MOST_MISSING = 0.5
@@ -82,6 +82,9 @@ def _judge(name: str, kind: Kind, cells: np.ndarray) -> Column:
 
 
 def _judge_text(column: Column, levels: list[str], rows: int) -> Column:
+    if are_unclear_dates(levels):
+        found = f"dates such as {levels[0]}, in which day and month can be mistaken"
+        return column._replace(text=f"{found}; write them as 2024-01-31", usable=False)
     if is_category(len(levels), rows):
         shown = ", ".join(map(_shown, levels[:5])) + (", …" * (len(levels) > 5))
         return column._replace(text=f"category of {len(levels)}: {shown}")
