@@ -72,19 +72,26 @@ def fit_estimator(
     sample_weight: Any = None,
     labels: Any = None,
     log: RunLog | None = None,
+    index: np.ndarray | None = None,
 ) -> None:
     """Fit an estimator as `DAGP.fit`, without removing its checkpoint; `log` replaces that of the
-    checkpoint."""
+    checkpoint, and `index` what the rows are called."""
     with all_or_nothing(estimator):
-        _fit(estimator, X, y, sample_weight, labels, log)
+        _fit(estimator, X, y, sample_weight, labels, log, index)
 
 
 def _fit(
-    estimator: "DAGP", X: Any, y: Any, sample_weight: Any, labels: Any, log: RunLog | None
+    estimator: "DAGP",
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    labels: Any,
+    log: RunLog | None,
+    index: np.ndarray | None,
 ) -> None:
     priors = check_settings(estimator)
     before = getattr(estimator, "columns_", None)
-    given = check_data(estimator, X, y, sample_weight, labels, len(priors))
+    given = check_data(estimator, X, y, sample_weight, labels, len(priors), index=index)
     rows, columns = given.sample, estimator.columns_
     check_enough(len(priors), rows.weight)
     estimator.flat_ = given.flat

@@ -99,7 +99,9 @@ def test_ctrl_c_keeps_what_was_done(place, tmp_path, monkeypatch):
 
 def test_predictions_are_those_of_the_library(place):
     folder, X, y = place
-    found = rows_of(run("predict", folder / "m.dagp", folder / "data.csv", "--level", 0.8).stdout)
+    words = ("predict", folder / "m.dagp", folder / "data.csv", "--level", 0.8, "--digits", "full")
+    found = rows_of(run(*words).stdout)
+    np.testing.assert_array_equal(found["row"], np.arange(2, len(X) + 2))
     model = DAGP.load(folder / "m.dagp")
     mixture = model.posterior_.mixture(X)
     np.testing.assert_array_equal(found["mean"], mixture.mean())
@@ -118,7 +120,7 @@ def test_predictions_are_those_of_the_library(place):
 def test_columns_are_matched_by_name_and_gaps_stay_gaps(place, monkeypatch):
     monkeypatch.setattr("dagp.cli.csvfile.CHUNK", 2)
     text = f"other;{X_NAME};Leistung\na;0,5;1\nb;;2\nc;-1;3\n"
-    answer = run("predict", place[0] / "m.dagp", "-", input=text)
+    answer = run("predict", place[0] / "m.dagp", "-", "--digits", "full", input=text)
     assert answer.exit_code == 0, answer.output
     found = rows_of(answer.stdout)
     expected = DAGP.load(place[0] / "m.dagp").posterior_.mixture(np.array([[0.5], [-1.0]])).mean()
@@ -131,8 +133,8 @@ def test_columns_are_matched_by_name_and_gaps_stay_gaps(place, monkeypatch):
 def test_predictions_in_other_forms(place, tmp_path):
     folder, X, _ = place
     model, data = folder / "m.dagp", folder / "data.csv"
-    answer = json.loads(run("predict", model, data, "--json").stdout)
-    plain = rows_of(run("predict", model, data).stdout)
+    answer = json.loads(run("predict", model, data, "--json", "--digits", "full").stdout)
+    plain = rows_of(run("predict", model, data, "--digits", "full").stdout)
     means = [row[answer["columns"].index("mean")] for row in answer["rows"]]
     np.testing.assert_array_equal(means, plain["mean"])
     told = json.loads(run("predict", model, data, "--json", "-o", tmp_path / "p.parquet").stdout)
@@ -141,7 +143,8 @@ def test_predictions_in_other_forms(place, tmp_path):
     np.testing.assert_array_equal(frame["sd_1"].to_numpy(), plain["sd_1"])
     source = tmp_path / "in.parquet"
     pyarrow.parquet.write_table(pa.table({X_NAME: X[:, 0]}), source)
-    assert run("predict", model, source, "-o", tmp_path / "p.csv").exit_code == 0
+    words = ("predict", model, source, "--digits", "full", "-o", tmp_path / "p.csv")
+    assert run(*words).exit_code == 0
     text = (tmp_path / "p.csv").read_text()
     np.testing.assert_array_equal(rows_of(text)["mean"], plain["mean"])
 
@@ -304,8 +307,9 @@ def test_a_fit_that_fails_says_why(place, tmp_path, monkeypatch, error, code, sa
 def test_settings_arrive(place, tmp_path, monkeypatch):
     seen = {}
 
-    def fit(estimator, X, y, sample_weight=None, labels=None, log=None):
-        seen.update(estimator.get_params(deep=False), X=X, w=sample_weight, labels=labels)
+    def fit(estimator, X, y, sample_weight=None, labels=None, log=None, index=None):
+        seen.update(estimator.get_params(deep=False), X=X, y=y, w=sample_weight, labels=labels)
+        seen["index"] = index
         raise FitError("seen")
 
     monkeypatch.setattr("dagp.cli.progress.fit_estimator", fit)
@@ -313,13 +317,24 @@ def test_settings_arrive(place, tmp_path, monkeypatch):
     file.write_text("x,y,w,l\n" + "1,2,1,\n" * 20_000 + "2,,1,1\n3,4,2,1\n")
     answer = run(
         "fit", file, "-t", "y", "--weights", "w", "--labels", "l", "--missing", "drop",
-        "--processes", "auto", "--noise-process", "--depth", "2", "--seed", "5", "--inducing", "7",
+        "--processes", "3", "--noise-process", "--depth", "2", "--seed", "5", "--inducing", "7",
         "-o", tmp_path / "m.dagp",
     )  # fmt: skip
     assert answer.exit_code == 1
     assert "1 of 20002 rows have empty cells and are dropped" in answer.stderr
-    assert seen["X"].shape == (20_001, 1)
+    # All rows of the file, those that are dropped without an output.
+    assert seen["X"].shape == (20_002, 1)
+    assert np.flatnonzero(np.isnan(seen["y"])).tolist() == [20_000]
+    np.testing.assert_array_equal(seen["index"], np.arange(2, 20_004))
+    assert seen["missing"] == "drop"
     assert (seen["batch_size"], seen["inducing"], seen["random_state"]) == (None, 7, 5)
     assert (seen["labels"][-1], seen["labels"][0], seen["w"][-1]) == (1, -1, 2)
+    assert seen["n_processes"] == 3
+    assert [type(p).__name__ for p in seen["processes"]] == ["DeepGP"] * 3 + ["Noise"]
+    words = ("fit", file, "-t", "y", "--missing", "drop", "--processes", "auto", "--noise-process")
+    assert run(*words, "--depth", 2, "-o", tmp_path / "m.dagp").exit_code == 1
     assert seen["n_processes"] == "auto"
     assert [type(p).__name__ for p in seen["processes"]] == ["DeepGP"] * 6 + ["Noise"]
+    answer = run(*words, "--labels", "l", "-o", tmp_path / "m.dagp")
+    assert answer.exit_code == 2
+    assert 'labels name processes: --processes must be a number, got "auto"' in answer.stderr

@@ -8,20 +8,24 @@ from typer.testing import CliRunner
 
 from dagp.cli import app, tables
 from dagp.cli.app import InputError
+from dagp.cli.cells import Kind, Request
 
 PLAIN = "x,y\n1,2\n3,4.5\n"
 
 
-@pytest.fixture
-def table(tmp_path):
-    """Write a file and read columns of it."""
+@pytest.fixture(params=["pyarrow", "cell by cell"])
+def table(request, tmp_path, monkeypatch):
+    """Write a file and read columns of it, with and without pyarrow."""
+    if request.param != "pyarrow":
+        monkeypatch.setattr("dagp.cli.arrowcsv.available", lambda: False)
 
-    def read(content, *columns, name="data.csv", **options):
+    def read(content, *columns, name="data.csv", kinds=None, **options):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         with tables.open_table(str(path), **options) as found:
             wanted = tables.require_columns(found, columns or found.columns)
-            return tables.read_columns(found, wanted)
+            kinds = {c: found.kind(c) for c in wanted} if kinds == "guess" else kinds
+            return tables.read_columns(found, wanted, kinds)
 
     return read
 
@@ -48,6 +52,56 @@ def test_commas_in_names_do_not_hide_the_delimiter(table):
     np.testing.assert_array_equal(found.values, [[2.5, 1.5], [4.5, 1003.5]])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x,y\r1,2\r3,4.5\r",
+        "x,y\r1,2\r3,4.5",
+        "x,y\r\n1,2\n3,4.5\r",
+        "x,y\n1,2\r3,4.5\r\n",
+        "x;y\r1;2\r3;4,5\r\r\r",
+        "\ufeffx,y\r\n1,2\r\n3,4.5\r\n\r\n",
+    ],
+)
+def test_all_ends_of_lines(table, text):
+    found = table(text, "x", "y")
+    np.testing.assert_array_equal(found.values, [[1, 2], [3, 4.5]])
+    np.testing.assert_array_equal(found.rows, [2, 3])
+    wide = table(text.removeprefix("\ufeff").encode("utf-16"), "x", "y")
+    np.testing.assert_array_equal(wide.values, found.values)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_breaks_in_quotes_count_as_lines(table, end):
+    text = end.join(["x,note,y", '1,"two', 'lines",2', "", '3,"one",x4', ""])
+    with pytest.raises(InputError, match=r"row 5, column 'y': 'x4'"):
+        table(text, "x", "y")
+    found = table(text.replace("x4", "4"), "x", "note", "y", kinds="guess")
+    np.testing.assert_array_equal(found.rows, [3, 5])
+    assert found.columns["note"].tolist() == [f"two{end}lines", "one"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(("quote", "delimiter", "one"), [('"', ",", "1.5"), ("", ";", "1,5")])
+def test_plain_files_are_read_by_pyarrow(tmp_path, monkeypatch, end, quote, delimiter, one):
+    monkeypatch.setattr("dagp.cli.csvfile.CsvTable._slow_parts", None)
+    path = tmp_path / "plain.csv"
+    line = delimiter.join([f"{quote}{one}{quote}"] * 2) + end
+    path.write_bytes((f"x{delimiter}y{end}" + line * 20_000).encode())
+    with tables.open_table(str(path)) as found:
+        part = tables.read_columns(found, ["y"])
+    assert part.values.sum() == 30_000
+    np.testing.assert_array_equal(part.rows, np.arange(2, 20_002))
+
+
+def test_an_unusual_cell_far_down_is_read_all_the_same(table, monkeypatch):
+    monkeypatch.setattr("dagp.cli.csvfile.CHUNK", 7)
+    text = "x,y\n" + "1,2\n" * 40 + " +3, NA\n" + "4,5\n" * 3
+    found = table(text)
+    np.testing.assert_array_equal(found.rows, np.arange(2, 46))
+    np.testing.assert_array_equal(found.values[39:42], [[1, 2], [3, np.nan], [4, 5]])
+
+
 def test_rows_have_the_numbers_of_the_file(table):
     np.testing.assert_array_equal(table("x,y\n1,2\n\n3,4\n").rows, [2, 4])
 
@@ -57,6 +111,44 @@ def test_a_table_without_header_gets_one(table, capsys):
     np.testing.assert_array_equal(found.values, [[2], [4]])
     np.testing.assert_array_equal(found.rows, [1, 2])
     assert "no header; its columns are called column_1 to column_2" in capsys.readouterr().err
+
+
+def test_kinds_of_columns(table):
+    text = (
+        "n,site,day,when,odd\n"
+        "1,A,31.01.2024,2024-01-31 12:00,1\n"
+        "NA,,,,2\n"
+        "3,B,1.2.2024,2024-02-01T00:30+01:00,x\n"
+    )
+    found = table(text, "n", "site", "day", "when", kinds="guess")
+    np.testing.assert_array_equal(found.columns["n"], [1, np.nan, 3])
+    assert found.columns["site"].tolist() == ["A", None, "B"]
+    days = np.array(["2024-01-31", "NaT", "2024-02-01"], "datetime64[us]")
+    np.testing.assert_array_equal(found.columns["day"], days)
+    moments = np.array(["2024-01-31T12:00", "NaT", "2024-01-31T23:30"], "datetime64[us]")
+    np.testing.assert_array_equal(found.columns["when"], moments)
+    with pytest.raises(InputError, match=r"row 4, column 'odd': 'x' is not a number"):
+        table(text, "odd", kinds="guess")
+    with pytest.raises(InputError, match=r"row 2, column 'site': 'A' is not a date such as"):
+        table(text, "site", kinds={"site": Kind.date})
+
+
+def test_dates_that_have_two_readings_are_text(table):
+    found = table("x,d\n1,01/02/2024\n2,03/04/2024\n", "d", kinds="guess")
+    assert found.columns["d"].tolist() == ["01/02/2024", "03/04/2024"]
+
+
+def test_copies_are_as_written(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("id;x;s\n007;1.234,5; a b\n008;;\n")
+    with tables.open_table(str(path)) as found:
+        (part,) = found.parts(Request({"x": Kind.number}, ["s", "id", "x"]))
+    np.testing.assert_array_equal(part.columns["x"], [1234.5, np.nan])
+    assert [c.tolist() for c in part.copies.values()] == [
+        ["a b", ""],
+        ["007", "008"],
+        ["1234.5", ""],
+    ]
 
 
 def test_encodings(table, capsys):
@@ -81,7 +173,7 @@ def test_parts_of_a_long_table_join(table, monkeypatch):
 
 
 def test_parquet_is_read_by_name_and_in_parts(table, monkeypatch):
-    monkeypatch.setattr("dagp.cli.tables.CHUNK", 3)
+    monkeypatch.setattr("dagp.cli.parquetfile.CHUNK", 3)
     content = pa.BufferOutputStream()
     frame = pa.table({"s": ["a"] * 8, "n": pa.array([1, None, *range(6)]), "x": np.arange(8.0)})
     pyarrow.parquet.write_table(frame, content)
@@ -91,6 +183,8 @@ def test_parquet_is_read_by_name_and_in_parts(table, monkeypatch):
     np.testing.assert_array_equal(found.rows, np.arange(1, 9))
     with pytest.raises(InputError, match=r"column 's' holds string, not numbers"):
         table(content.getvalue().to_pybytes(), "s", name="data.parquet")
+    text = table(content.getvalue().to_pybytes(), "s", name="data.parquet", kinds="guess")
+    assert text.columns["s"].tolist() == ["a"] * 8
     with pytest.raises(InputError, match="not a complete Parquet file"):
         table(b"PAR1 and nothing more", name="data.parquet")
 
@@ -104,6 +198,9 @@ def test_parquet_is_read_by_name_and_in_parts(table, monkeypatch):
         ("x,y\n1,2\n3,oops\n", r"data\.csv, row 3, column 'y': 'oops' is not a number"),
         ("x,y\n1,2\n1_0,3\n", r"row 3, column 'x': '1_0' is not a number"),
         ("x,y\n1,2\ninf,3\n", r"row 3, column 'x': 'inf' is infinite"),
+        ("x,y\r1,2\r3,oops\r", r"data\.csv, row 3, column 'y': 'oops' is not a number"),
+        ("x,y\r", "has a header and no rows"),
+        ("x,y\n1,2\n3,4,5\n", r"row 3 has 3 cells, the first row has 2"),
         ("x,y\n1,2\n3\n", r"row 3 has 1 cells, the first row has 2"),
         ("x,y\n1,5,2,5\n1,5,2,6\n", r"row 2 has 4 cells.*decimal commas\?"),
         ('x,y\n1,2\n3,"1,5"\n4.5,2\n5.5,2\n', r"'1,5' is not a number \(--decimal ,"),
@@ -150,7 +247,8 @@ FIT = ("--processes", "1", "--starts", "1")
         ("x,y\n,2\n,3\n", ("--target", "y", "--missing", "drop"), "every row has an empty cell"),
         ("x,y,w\n1,2,1\n2,3,-1\n", ("--target", "y", "--weights", "w"), "row 3, column 'w'"),
         ("x,y,l\n1,2,\n2,3,.5\n", ("--target", "y", "--labels", "l"), "row 3, column 'l'"),
-        ("x,y,l\n1,2,\n2,3,4\n", ("--target", "y", "--labels", "l"), "labels must be"),
+        ("x,y,l\n1,2,\n2,3,4\n", ("--target", "y", "--labels", "l"), "a label must be"),
+        ("x,y,l\n1,2,\n2,3,1\n", ("--target", "y", "--labels", "l"), "from 0 to 0, empty or -1"),
         (PLAIN, ("--target", "y", "--processes", "none"), "--processes must be"),
         (PLAIN, ("--target", "y", "--processes", "5"), "5 processes need at least as many rows"),
     ],
@@ -177,3 +275,40 @@ def test_folders_are_no_files(tmp_path):
         answer = CliRunner().invoke(app, ["fit", "data.csv", "-t", "y", "-o", str(out)])
         assert answer.exit_code == 2
         assert "folder" in answer.stderr
+
+
+def outcome(path, fast, monkeypatch):
+    """Everything that a reader finds in a file, or what it says."""
+    with monkeypatch.context() as patch:
+        patch.setattr("dagp.cli.csvfile.CHUNK", 3)
+        patch.setattr("dagp.cli.arrowcsv.available", lambda: fast)
+        try:
+            with tables.open_table(str(path)) as found:
+                kinds = {name: found.kind(name) for name in found.columns}
+                parts = list(found.parts(Request(kinds, found.columns[:1])))
+        except InputError as error:
+            return str(error)
+        return [
+            [p.rows.tolist(), {n: list(map(str, c)) for n, c in {**p.columns, **p.copies}.items()}]
+            for p in parts
+        ]
+
+
+def test_both_readers_find_the_same(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    cells = ["1", "2.5", "-3e2", "", "NA", " 4", '"5"', '"6"', "x", '"a b"', "2024-01-31", "inf"]
+    rare = ['"a\nb"', '"1,5"', ' "7"', "+8", "1_0", "1,5", 'q"', '""', " ", "nan", "1e999"]
+    path, found = tmp_path / "data.csv", []
+    for _ in range(400):
+        usual = rng.choice(cells[: rng.integers(2, len(cells))], (rng.integers(1, 12), 2))
+        usual = usual.astype(object)
+        if rng.random() < 0.5:
+            usual[rng.integers(len(usual)), rng.integers(2)] = rng.choice(rare)
+        ends = ["\n", "\r\n", "\r"] if rng.random() < 0.3 else [str(rng.choice(["\n", "\r"]))]
+        ends = [*ends, "\n\n"] if rng.random() < 0.2 else ends
+        rows = [",".join(row) + str(rng.choice(ends)) for row in usual]
+        path.write_bytes(("x,y\n" + "".join(rows)).encode())
+        fast, slow = (outcome(path, way, monkeypatch) for way in (True, False))
+        assert fast == slow, path.read_bytes()
+        found.append(isinstance(fast, list))
+    assert 100 < sum(found) < 390  # some are read, some are refused

@@ -112,7 +112,7 @@ def test_output_exists_and_may_go(place, tmp_path):
     out.write_text("old")
     answer = CliRunner().invoke(app, [*words("predict", place), "-o", str(out), "--force"])
     assert answer.exit_code == 0, answer.output
-    assert out.read_text().startswith("mean,sd,lower,upper")
+    assert out.read_text().startswith("row,mean,sd,lower,upper")
 
 
 @pytest.mark.parametrize("command", ["predict", "plot", "report", "info"])

@@ -20,6 +20,7 @@ from dagp.core.version import __version__
 
 COMMANDS = {
     "demo": "Separate the multimodal example into its processes.",
+    "init": "Look at a table and write a config file for dagp fit.",
     "fit": "Separate a table into processes and save the model.",
     "predict": "Predict every row: the mixture, its interval, and each process.",
     "report": "Write a self-contained HTML page: figures, tables, settings.",
@@ -53,7 +54,11 @@ class InputError(CommandError):
 
 
 class NotNumericError(InputError):
-    """A cell or a column that does not hold numbers."""
+    """A cell or a column that does not hold numbers, or dates where those are expected."""
+
+    def __init__(self, message: str, column: str):
+        super().__init__(message)
+        self.column = column
 
 
 def print_message(text: str) -> None:

@@ -3,139 +3,126 @@
 import json
 import shlex
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from typer import Option, echo
+from typer import echo
 
-from dagp.cli import options, tables
+from dagp.cli import fit_options, options, tables
 from dagp.cli.app import InputError, check_output, print_message, print_result
+from dagp.cli.config import Settings, read_config
 from dagp.cli.interrupt import InterruptCheckpoint
-from dagp.cli.progress import fit_with_progress, show_summary, warnings_as_notes
-from dagp.cli.training import TrainingData, read_training_data
+from dagp.cli.modelling import build_estimator, process_count
+from dagp.cli.progress import (
+    fit_with_progress,
+    show_summary,
+    warnings_as_notes,
+    with_option_names,
+)
+from dagp.cli.roles import parse_roles
+from dagp.cli.training import TrainingData, input_names, read_training_data
 from dagp.cli.worker import heartbeat, join_workers
 from dagp.core.errors import StorageError
 from dagp.estimator import DAGP
 from dagp.files import modelfile
 from dagp.files.atomic import discard
-from dagp.model.clutter import Noise
-from dagp.model.deep import DeepGP
-from dagp.model.gp import GP
-from dagp.search.fit import BATCH_ROWS, MANY_ROWS
-from dagp.tables.settings import AUTO_PROCESSES, check_settings
-
-
-class Missing(StrEnum):
-    """Treatment of rows with empty cells."""
-
-    refuse = "raise"
-    drop = "drop"
+from dagp.tables.columns import Columns
+from dagp.tables.kinds import Number
+from dagp.tables.validation import check_data
 
 
 def fit(
     data: options.Data,
-    target: Annotated[str, Option("--target", "-t", help="Output column.")],
-    features: Annotated[
-        str | None,
-        Option(
-            help="Input columns, separated by commas; all others if omitted. "
-            "Quote a name that contains a comma: '\"a,b\",c'."
-        ),
-    ] = None,
-    processes: Annotated[str, Option(help="Number of processes, or auto to determine it.")] = "2",
-    noise_process: Annotated[
-        bool, Option("--noise-process", help="Add a process for outliers.")
-    ] = False,
-    depth: Annotated[int, Option(min=1, help="Number of GP layers of each process.")] = 1,
-    inducing: Annotated[int | None, Option(min=1, help="Number of inducing points.")] = None,
-    batch_size: Annotated[
-        int | None,
-        Option(
-            min=1,
-            help=f"Rows per minibatch; if omitted, all rows, or {BATCH_ROWS} above {MANY_ROWS}.",
-        ),
-    ] = None,
-    starts: Annotated[int, Option(min=1, help="Number of initialisations that are compared.")] = 8,
-    max_iter: Annotated[
-        int, Option(min=1, help="Maximum number of steps of the final training.")
-    ] = 1000,
-    seed: Annotated[
-        int, Option(min=0, help="Random seed; the same seed gives the same model.")
-    ] = 0,
-    missing: Annotated[
-        Missing, Option(help="Rows with empty cells: stop with an error, or drop them.")
-    ] = Missing.refuse,
-    weights: Annotated[str | None, Option(help="Column with the weights of rows.")] = None,
-    labels: Annotated[
-        str | None,
-        Option(help="Column with known process numbers, from 0; empty or -1 where unknown."),
-    ] = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    checkpoint_every: Annotated[float, Option(min=0, help="Seconds between checkpoints.")] = 30.0,
-    resume: Annotated[
-        bool, Option("--resume", help="Continue an interrupted fit from its checkpoint.")
-    ] = False,
+    target: fit_options.Target = None,
+    config: fit_options.Config = None,
+    features: fit_options.Features = None,
+    role: fit_options.Role = None,
+    weights: fit_options.Weights = None,
+    labels: fit_options.Labels = None,
+    missing: fit_options.Missing = None,
+    delimiter: fit_options.Delimiter = None,
+    decimal: fit_options.Decimal = None,
+    processes: fit_options.Processes = None,
+    noise_process: fit_options.NoiseProcess = None,
+    kernel: fit_options.Kernel = None,
+    varying_noise: fit_options.VaryingNoise = None,
+    depth: fit_options.Depth = None,
+    gate: fit_options.Gate = None,
+    inducing: fit_options.Inducing = None,
+    starts: fit_options.Starts = None,
+    max_iter: fit_options.MaxIter = None,
+    tol: fit_options.Tol = None,
+    batch_size: fit_options.BatchSize = None,
+    seed: fit_options.Seed = None,
+    checkpoint_every: fit_options.CheckpointEvery = 30.0,
+    resume: fit_options.Resume = False,
     force: options.Force = False,
-    as_json: Annotated[bool, Option("--json", help="Print results as JSON on stdout.")] = False,
-    out: Annotated[Path, Option("--out", "-o", help="Model file to write.")] = Path("model.dagp"),
+    as_json: fit_options.AsJson = False,
+    out: fit_options.Out = Path("model.dagp"),
 ) -> None:
     """Separate a table into processes and save the model.
 
-    Progress is saved in OUT.checkpoint; --resume continues an interrupted fit.
+    Options override the settings of --config. Progress is saved in
+    OUT.checkpoint; --resume continues an interrupted fit.
     """
     check_output(out, force)
-    count, priors = _priors(processes, noise_process, depth)
+    settings = (Settings() if config is None else read_config(config)).override(
+        target=target, features=features, weights=weights, labels=labels,
+        missing=missing and str(missing), delimiter=delimiter, decimal=decimal,
+        processes=processes and _process_count(processes), noise_process=noise_process,
+        kernel=kernel, varying_noise=varying_noise, depth=depth, gate=gate and str(gate),
+        inducing=inducing, batch_size=batch_size, starts=starts, max_iter=max_iter, tol=tol,
+        seed=seed,
+    )  # fmt: skip
+    settings.add_roles(parse_roles(role or ()))
     began = time.monotonic()
     with join_workers() as writes_files:
-        with tables.open_table(data, delimiter, decimal) as table:
-            drop = missing is Missing.drop
-            training = read_training_data(table, target, features, weights, labels, drop)
+        model, training = _prepare(data, settings)
         checkpoint = _checkpoint_path(out, resume)
-        model = DAGP(
-            count,
-            priors,
-            inducing=inducing,
-            n_init=starts,
-            max_iter=max_iter,
-            batch_size=batch_size,
-            random_state=seed,
-            checkpoint=str(checkpoint),
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-        )
+        run = {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every}
+        model.set_params(resume=resume, **run)
         with warnings_as_notes() as notes:
             _fit_model(model, training, checkpoint)
+            _name(model, training.features, settings["target"])
         if not writes_files:
             return
-        modelfile.save(model, out, (training.X, training.y), target)
+        modelfile.save(model, out, (training.X, training.y), settings["target"])
         discard(checkpoint)
     if as_json:
-        results = modelfile.about(model) | {
-            "model": str(out),
-            "target": target,
-            "noise_std": [process.noise_std_.tolist() for process in model.processes_],
-            "steps": int(model.n_iter_),
-            "seconds": round(time.monotonic() - began, 2),
-            "notes": notes,
-        }
-        echo(json.dumps(results, allow_nan=False))
+        took = round(time.monotonic() - began, 2)
+        results = {"model": str(out), "target": settings["target"], "seconds": took, "notes": notes}
+        echo(json.dumps(_facts(model) | results, allow_nan=False))
         return
     print_result(f"Model: {out}")
     show_summary(model)
     print_result(f"For a report: dagp report {shlex.quote(str(out))} -o report.html")
 
 
-def _priors(processes: str, noise: bool, depth: int) -> tuple[int | str, Any]:
-    """Number and priors of the processes, as arguments of `DAGP`."""
-    auto = processes == "auto"
-    if not auto and not (processes.isdecimal() and int(processes) > 0):
-        raise InputError(f"--processes must be auto or a number of at least 1, got {processes!r}.")
-    prior = DeepGP(layers=depth) if depth > 1 else GP()
-    count = AUTO_PROCESSES if auto else int(processes)
-    return ("auto" if auto else count), [prior] * count + [Noise()] if noise else prior
+def _prepare(data: str, settings: Settings) -> tuple[DAGP, TrainingData]:
+    """The model, still to be fitted, and the rows of the table."""
+    table_format = (settings.get("delimiter"), settings.get("decimal"))
+    with tables.open_table(data, *table_format) as table:
+        inputs = input_names(table, settings)
+        # Before the rows are read: a mistake in a setting is told at once.
+        model = build_estimator(settings, inputs)
+        training = read_training_data(table, settings, inputs, process_count(model))
+    return model.set_params(columns=training.roles), training
+
+
+def _facts(model: DAGP) -> dict[str, Any]:
+    """Facts about a fitted model, for machines."""
+    noise = [process.noise_std_.tolist() for process in model.processes_]
+    return modelfile.about(model) | {"noise_std": noise, "steps": int(model.n_iter_)}
+
+
+def _process_count(text: str) -> int | str:
+    """The value of --processes."""
+    if text == "auto":
+        return text
+    if not (text.isdecimal() and int(text) > 0):
+        raise InputError(f"--processes must be auto or a number of at least 1, got {text!r}.")
+    return int(text)
 
 
 def _checkpoint_path(out: Path, resume: bool) -> Path:
@@ -150,20 +137,30 @@ def _checkpoint_path(out: Path, resume: bool) -> Path:
 
 def _fit_model(model: DAGP, training: TrainingData, checkpoint: Path) -> None:
     """Fit; Ctrl-C saves the progress in the checkpoint."""
+    X, y, *_ = training
+    weights, labels, lines = training.weights, training.labels, training.lines
     try:
-        sample = training.sample(len(check_settings(model)))
-        interrupt = InterruptCheckpoint(model, sample)
+        # Validated here as well: the checkpoint is known by the rows as the fit uses them.
+        rows = check_data(model, X, y, weights, labels, process_count(model), index=lines)
+        interrupt = InterruptCheckpoint(model, rows.sample)
 
         def after_block() -> None:
             heartbeat()
             interrupt.copy_log()
 
         with interrupt.on_interrupt(checkpoint):
-            more = {"sample_weight": training.weights, "labels": training.labels}
-            fit_with_progress(model, training.X, training.y, after_block, interrupt.log, **more)
+            more = {"sample_weight": weights, "labels": labels, "index": lines}
+            fit_with_progress(model, X, y, after_block, interrupt.log, **more)
     except StorageError:
         raise
     except ValueError as error:
-        raise InputError(str(error)) from error
+        raise InputError(with_option_names(str(error))) from error
+
+
+def _name(model: DAGP, features: list[str], target: str) -> None:
+    """Set the names of columns, which arrays of numbers do not have."""
     for one in (model, *model.alternatives_):
-        vars(one)["feature_names_in_"] = np.array(training.features, dtype=object)
+        vars(one)["feature_names_in_"] = np.array(features, dtype=object)
+        one.target_names_ = [target]
+        if model.columns_.plain:
+            one.columns_ = Columns(tuple(map(Number, features)))

@@ -1,12 +1,15 @@
 """Model files on the command line: the estimator, its column names, and rows to show."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagp.cli import tables
+from dagp.cli import frames, tables
 from dagp.cli.app import InputError
+from dagp.cli.cells import Kind
+from dagp.cli.roles import kind_of_column
 from dagp.core.errors import StorageError
 from dagp.estimator import DAGP
 from dagp.files import format as storage
@@ -51,7 +54,7 @@ def load_model(path: Path) -> Model:
         raise InputError(f"{path} is damaged: the target name must be a string, got {found}.")
     names, units = getattr(estimator, "feature_names_in_", None), estimator.posterior_.units
     features = None if names is None else [str(name) for name in names]
-    inputs = estimator.n_features_in_
+    inputs = len(estimator.columns_.columns)
     return Model(path, estimator, features, inputs, units.y_unit.size, target)
 
 
@@ -66,10 +69,17 @@ def input_columns(model: Model, table: tables.Table, target: str | None) -> list
     return names
 
 
+def input_kinds(model: Model, names: Sequence[str]) -> dict[str, Kind]:
+    """How the inputs of a model are read, by what the fit has found in them."""
+    columns = model.estimator.columns_.columns
+    return {name: kind_of_column(one) for name, one in zip(names, columns, strict=True)}
+
+
 class Rows(NamedTuple):
     """Rows to show with a model."""
 
-    X: np.ndarray
+    X: Any
+    """Numbers, or a data frame if some columns hold something else."""
     y: np.ndarray
     lines: np.ndarray | None
     """Line of each row in its file; None for the training data, whose rows the model can name."""
@@ -95,8 +105,9 @@ def rows_to_show(model: Model, data: str | None, target: str | None) -> Rows:
     if name is None:
         raise InputError(f"{model.path} has no target name; --target must name the output column.")
     with tables.open_table(data) as table:
-        names = [*input_columns(model, table, name), *tables.require_columns(table, [name])]
-        whole = tables.read_columns(table, names)
-        rows = tables.complete_rows(table, whole, names, drop=True)
-    dropped = len(whole.rows) - len(rows.rows)
-    return Rows(rows.values[:, :-1], rows.values[:, -1], rows.rows, dropped)
+        inputs = input_columns(model, table, name)
+        names = [*inputs, *tables.require_columns(table, [name])]
+        whole = tables.read_columns(table, names, input_kinds(model, inputs))
+        gaps = tables.incomplete_rows(table, whole, drop=True)
+    part = whole.select(~gaps)
+    return Rows(frames.inputs_of(part, inputs), part.columns[name], part.rows, int(gaps.sum()))

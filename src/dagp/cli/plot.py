@@ -9,8 +9,9 @@ from typer import Option
 from dagp import plot as figures
 from dagp.cli import options
 from dagp.cli.app import InputError, check_output, console, print_result
-from dagp.cli.models import load_model, rows_to_show
+from dagp.cli.models import Model, load_model, rows_to_show
 from dagp.cli.progress import warnings_as_notes
+from dagp.cli.spelling import suggestion
 from dagp.estimator import DAGP
 
 
@@ -29,16 +30,25 @@ def plot(
     """Plot the joint posterior, the assignments and the gate."""
     check_output(out, force)
     fitted = load_model(model)
-    column = 0
-    if feature is not None:
-        known = fitted.features or [str(i) for i in range(fitted.inputs)]
-        if feature not in known:
-            raise InputError(f"{model} has no input {feature!r}; it has {', '.join(known)}.")
-        column = known.index(feature)
+    column = 0 if feature is None else _axis(fitted, feature)
     with warnings_as_notes(), console.status("plotting"):
         rows = rows_to_show(fitted, data, target)
         save_overview(fitted.estimator, rows.X, rows.y, out, target or fitted.target, column)
     print_result(f"Figure: {out}")
+
+
+def _axis(fitted: Model, feature: str) -> int:
+    """Place of an input, or of the first column that encodes it."""
+    columns = fitted.estimator.columns_
+    known = fitted.features or [str(i) for i in range(fitted.inputs)]
+    if feature in columns.names:
+        return columns.names.index(feature)
+    if feature not in known:
+        near = suggestion(feature, known)
+        raise InputError(
+            f"{fitted.path} has no input {feature!r}.{near} It has {', '.join(known)}."
+        )
+    return columns.owner.index(known.index(feature))
 
 
 def save_overview(

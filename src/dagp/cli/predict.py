@@ -6,19 +6,33 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, NamedTuple
 
 import numpy as np
 from typer import Option, echo
 
-from dagp.cli import options, tables
+from dagp.cli import frames, options, tables
 from dagp.cli.app import InputError, check_output, print_message
-from dagp.cli.models import Model, input_columns, load_model
-from dagp.cli.progress import spinner
+from dagp.cli.cells import Kind, Part, Request, absent
+from dagp.cli.keeping import kept_columns, kept_fields
+from dagp.cli.models import Model, input_columns, input_kinds, load_model
+from dagp.cli.progress import spinner, warnings_as_notes
+from dagp.cli.writing import (
+    AUTO,
+    Columns,
+    Digits,
+    Field,
+    parse_digits,
+    write_csv,
+    write_json,
+    write_parquet,
+)
 from dagp.files.atomic import replace
 from dagp.predict.mixture import Mixture
 
 STDOUT = "-"
+_ROW = Field("row", "int64")
+"""The line of each row in its file."""
 
 
 def predict(
@@ -27,7 +41,14 @@ def predict(
     out: Annotated[
         str, Option("--out", "-o", help="CSV or Parquet file to write; - is standard output.")
     ] = STDOUT,
+    keep: Annotated[
+        list[str] | None,
+        Option(help="Columns of DATA to copy, separated by commas, or all; can be repeated."),
+    ] = None,
     level: Annotated[float, Option(help="Probability of the interval.")] = 0.95,
+    digits: Annotated[
+        str, Option(help="Digits in CSV and JSON: auto (what a number deserves), full or a number.")
+    ] = AUTO,
     target: options.Target = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
@@ -40,80 +61,103 @@ def predict(
 
     Columns are matched by name. If the target is among them, the log density
     and the responsibility of each process are added. A row with an empty
-    input gets empty cells.
+    input gets empty cells. The column row has the line of each row in DATA.
     """
     if not 0 < level < 1:
         raise InputError(f"--level must be between 0 and 1, got {level}.")
+    precision = parse_digits(digits)
     if out != STDOUT:
         check_output(Path(out), force)
     fitted = load_model(model)
-    with tables.open_table(data, delimiter, decimal) as table:
-        wanted, has_target = _wanted_columns(fitted, table, target)
-        names = _output_names(fitted, has_target)
+    with warnings_as_notes(), tables.open_table(data, delimiter, decimal) as table:
+        plan = _plan(fitted, table, target, keep or [], level)
         counts = {"rows": 0, "empty": 0}
-        parts = _predictions(fitted, table.parts(wanted), has_target, level, counts)
+        parts = _predictions(plan, table.parts(plan.request), counts)
         # Raised before an output is opened.
         if (first := next(parts, None)) is None:
             raise InputError(f"{table.name} has a header and no rows.")
-        _write(out, names, chain([first], parts), as_json)
+        _write(out, plan.fields, chain([first], parts), as_json, precision)
     if counts["empty"]:
         share = f"{counts['empty']} of {counts['rows']} rows"
         print_message(f"{share} have empty inputs and no prediction.")
     if as_json and out != STDOUT:
+        names = [field.name for field in plan.fields]
         echo(json.dumps({"output": out, "columns": names, **counts}))
 
 
-def _wanted_columns(
-    fitted: Model, table: tables.Table, target: str | None
-) -> tuple[list[str], bool]:
-    """Columns to read, and whether the last one is the target."""
+class Plan(NamedTuple):
+    """What is read for a prediction, and what is written."""
+
+    fitted: Model
+    inputs: list[str]
+    target: str | None
+    request: Request
+    level: float
+    fields: list[Field]
+
+
+def _plan(
+    fitted: Model, table: tables.Table, target: str | None, keep: Sequence[str], level: float
+) -> Plan:
+    """Columns to read and to write."""
     inputs = input_columns(fitted, table, target or fitted.target)
     if target is None and fitted.target in table.columns and fitted.outputs == 1:
         target = fitted.target
-    targets = [] if target is None else [target]
-    return tables.require_columns(table, [*inputs, *targets]), target is not None
+    targets = [] if target is None else tables.require_columns(table, [target])
+    kinds = dict.fromkeys([*inputs, *targets], Kind.number) | input_kinds(fitted, inputs)
+    kept = kept_columns(table, keep)
+    predicted = _output_fields(fitted, target is not None)
+    copied = kept_fields(table, kept, [field.name for field in predicted])
+    fields = [_ROW, *copied, *predicted]
+    return Plan(fitted, inputs, target, Request(kinds, kept), level, fields)
 
 
-def _output_names(fitted: Model, has_target: bool) -> list[str]:
-    """Column names of the predictions."""
+def _output_fields(fitted: Model, has_target: bool) -> list[Field]:
+    """Columns of the predictions; means have the digits that their errors deserve."""
     outputs = [""] if fitted.outputs == 1 else [f"_y{j}" for j in range(fitted.outputs)]
-    names = [f"{name}{j}" for name in ("mean", "sd", "lower", "upper") for j in outputs]
+    fields = [
+        Field(f"{name}{j}", error=None if name == "sd" else f"sd{j}")
+        for name in ("mean", "sd", "lower", "upper")
+        for j in outputs
+    ]
     for k in range(len(fitted.estimator.processes_)):
-        names += [f"weight_{k}", *(f"{name}_{k}{j}" for name in ("mean", "sd") for j in outputs)]
+        fields.append(Field(f"weight_{k}"))
+        fields += [Field(f"mean_{k}{j}", error=f"sd_{k}{j}") for j in outputs]
+        fields += [Field(f"sd_{k}{j}") for j in outputs]
     if has_target:
-        names += [f"responsibility_{k}" for k in range(len(fitted.estimator.processes_))]
-        names += ["log_density", "assignment"]
-    return names
+        fields += [Field(f"responsibility_{k}") for k in range(len(fitted.estimator.processes_))]
+        fields += [Field("log_density"), Field("assignment", "int64")]
+    return fields
 
 
-def _predictions(
-    fitted: Model,
-    parts: Iterable[tables.Part],
-    has_target: bool,
-    level: float,
-    counts: dict[str, int],
-) -> Iterator[tables.Columns]:
+def _predictions(plan: Plan, parts: Iterable[Part], counts: dict[str, int]) -> Iterator[Columns]:
     """Output columns of each part, NaN where an input is empty; counts such rows, and all."""
+    width = len(plan.fields) - 1 - len(plan.request.copied)
     with spinner("predicting") as describe:
         for part in parts:
-            known = np.logical_not(np.isnan(part.values[:, : fitted.inputs]).any(axis=1))
-            rows = np.full((len(known), len(_output_names(fitted, has_target))), np.nan)
+            known = ~np.any([absent(part.columns[name]) for name in plan.inputs], axis=0)
+            columns = np.full((width, len(known)), np.nan)
             if known.any():
-                rows[known] = _predict_rows(fitted, part.values[known], has_target, level)
+                columns[:, known] = _predict_rows(plan, part.select(known))
             counts["rows"] += len(known)
             counts["empty"] += int((~known).sum())
             describe(f"{counts['rows']} rows predicted")
-            yield list(rows.T)
+            yield [part.rows, *part.copies.values(), *_with_integers(plan, columns)]
 
 
-def _predict_rows(fitted: Model, values: np.ndarray, has_target: bool, level: float) -> np.ndarray:
-    """Output rows for complete inputs, which may be followed by the target."""
-    X, y = values[:, : fitted.inputs], values[:, fitted.inputs :]
-    mixture = fitted.estimator.posterior_.mixture(X, flat=fitted.outputs == 1)
-    columns = _mixture_columns(mixture, len(fitted.estimator.processes_), level)
-    if has_target:
-        columns += _target_columns(mixture, y[:, 0])
-    return np.column_stack(columns)
+def _predict_rows(plan: Plan, part: Part) -> np.ndarray:
+    """Output columns of rows with complete inputs."""
+    estimator, flat = plan.fitted.estimator, plan.fitted.outputs == 1
+    X, columns_ = frames.inputs_of(part, plan.inputs), estimator.columns_
+    try:
+        X = X if columns_.plain else columns_.encode(X)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    mixture = estimator.posterior_.mixture(X, flat=flat)
+    columns = _mixture_columns(mixture, len(estimator.processes_), plan.level)
+    if plan.target is not None:
+        columns += _target_columns(mixture, part.columns[plan.target])
+    return np.column_stack(columns).T
 
 
 def _mixture_columns(mixture: Mixture, processes: int, level: float) -> list[np.ndarray]:
@@ -137,30 +181,30 @@ def _target_columns(mixture: Mixture, y: np.ndarray) -> list[np.ndarray]:
     return [np.where(known, column, np.nan) for column in columns]
 
 
-def _write(out: str, names: Sequence[str], parts: Iterable[tables.Columns], as_json: bool) -> None:
+def _write(
+    out: str, fields: Sequence[Field], parts: Iterable[Columns], as_json: bool, digits: Digits
+) -> None:
     """Write to stdout, or to a file that is replaced only when all rows are written."""
     if out == STDOUT:
-        write = tables.write_json if as_json else tables.write_csv
-        write(sys.stdout, names, _with_integers(names, parts))
+        write = write_json if as_json else write_csv
+        write(sys.stdout, fields, parts, digits)
         return
 
     def fill(file: BinaryIO) -> None:
         if Path(out).suffix.lower() in (".parquet", ".pq"):
-            tables.write_parquet(file, names, parts)
+            write_parquet(file, fields, parts)
             return
         text = io.TextIOWrapper(file, "utf-8", newline="")
-        tables.write_csv(text, names, _with_integers(names, parts))
+        write_csv(text, fields, parts, digits)
         text.detach()
 
     replace(out, fill)
 
 
-def _with_integers(
-    names: Sequence[str], parts: Iterable[tables.Columns]
-) -> Iterator[tables.Columns]:
-    """The same parts, with assignments as integers."""
-    for columns in parts:
-        if names[-1] == "assignment":
-            values = [v if np.isnan(v) else int(v) for v in columns[-1]]
-            columns[-1] = np.array(values, dtype=object)
-        yield columns
+def _with_integers(plan: Plan, columns: np.ndarray) -> Columns:
+    """The columns, with assignments as integers."""
+    found: Columns = list(columns)
+    if plan.target is not None:
+        whole = [None if np.isnan(v) else int(v) for v in found[-1]]
+        found[-1] = np.array(whole, dtype=object)
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dagp.cli.app import console, messages, print_message
+from dagp.cli.app import console, messages, print_message, print_result
 from dagp.describe import summary
 from dagp.estimator import DAGP
 from dagp.fitting import fit_estimator
@@ -21,7 +21,13 @@ LOG_INTERVAL = 30.0
 """Seconds between log lines, where stderr is no terminal and no bar can be drawn."""
 _TRAINING = ("train", "batches")
 """Phases that end after `max_iter` steps at the latest."""
-_OPTIONS = {"n_init": "--starts", "max_iter": "--max-iter", "batch_size": "--batch-size"}
+_OPTIONS = {
+    "n_init": "--starts",
+    "max_iter": "--max-iter",
+    "batch_size": "--batch-size",
+    "n_processes": "--processes",
+    "missing='drop'": "--missing drop",
+}
 """Command-line options of the estimator's settings."""
 
 
@@ -115,17 +121,18 @@ def warnings_as_notes(show: bool = True) -> Iterator[list[str]]:
         # The commands match columns by name and pass plain arrays to the model.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield notes
-    notes += dict.fromkeys(_with_option_names(str(warning.message)) for warning in caught)
+    notes += dict.fromkeys(with_option_names(str(warning.message)) for warning in caught)
     for note in notes if show else ():
         print_message(f"Note: {note}")
 
 
-def _with_option_names(message: str) -> str:
-    """A warning of the library with command-line options in place of Python names."""
+def with_option_names(message: str) -> str:
+    """A message of the library with command-line options in place of Python names."""
     for name, option in _OPTIONS.items():
         message = message.replace(name, option)
     message = message.replace("or give labels:", "or give labels (--labels):")
     message = message.replace("it and alternatives_[0], whose", "it and another solution, whose")
+    message = message.replace("--max-iter or tol.", "--max-iter or --tol.")
     return message.replace("(inducing=...)", "(--inducing)")
 
 
@@ -137,3 +144,5 @@ def show_summary(model: DAGP) -> None:
     for row in summary.rows(model):
         table.add_row(*row)
     console.print(table, markup=False)
+    for line in model.columns_.describe():
+        print_result(line)

@@ -1,89 +1,122 @@
 """Reads the training data of `dagp fit` from a table: inputs, target, weights and labels."""
 
 import csv
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagp.cli import tables
+from dagp.cli import frames, tables
 from dagp.cli.app import InputError, NotNumericError
-from dagp.inference.standardize import Sample
-from dagp.tables.validation import check_labels, check_weights
+from dagp.cli.cells import Kind, Part
+from dagp.cli.config import Settings
+from dagp.cli.roles import check_categories, kind_of_role, role_advice, role_of_kind
 
 
 class TrainingData(NamedTuple):
-    """Arrays that a model is fitted to, with the names of the inputs."""
+    """Columns that a model is fitted to, with the names of the inputs."""
 
-    X: np.ndarray
+    X: Any
+    """Numbers, or a data frame if some columns hold something else."""
     y: np.ndarray
     weights: np.ndarray | None
     labels: np.ndarray | None
     features: list[str]
-
-    def sample(self, processes: int) -> Sample:
-        """The validated rows, as the estimator uses them for the checkpoint's fingerprint."""
-        weights = check_weights(self.weights, len(self.X))
-        labels = check_labels(self.labels, len(self.X), processes)
-        return Sample(self.X, self.y[:, None], weights, labels)
+    roles: dict[str, str] | None
+    """Roles of the inputs; None if all are numbers."""
+    lines: np.ndarray
+    """Line of each row in its file."""
 
 
 def read_training_data(
-    table: tables.Table,
-    target: str,
-    features: str | None,
-    weights: str | None,
-    labels: str | None,
-    drop: bool,
+    table: tables.Table, settings: Settings, inputs: list[str], processes: int
 ) -> TrainingData:
-    """Read and check the columns that the options of `dagp fit` name."""
-    others = [name for name in (weights, labels) if name is not None]
-    tables.require_columns(table, [target, *others])
-    inputs = _input_names(table, features, {target, *others})
-    names = tables.require_columns(table, [*inputs, target, *others])
-    try:
-        part = tables.read_columns(table, names)
-    except NotNumericError as error:
-        hint = "" if features else " --features selects the input columns."
-        raise InputError(f"{error}{hint}") from error
+    """Read and check the inputs and the columns that the settings name."""
+    target, weights, labels = settings["target"], settings.get("weights"), settings.get("labels")
+    others = [name for name in (target, weights, labels) if name is not None]
+    names = [*inputs, *others]
+    stated: Mapping[str, str] = settings.get("columns", {})
+    kinds = {name: kind_of_role(table, name, stated.get(name)) for name in inputs}
+    part = _read(table, names, kinds, stated)
     if labels is not None:
-        part.values[:, -1] = np.where(np.isnan(part.values[:, -1]), -1, part.values[:, -1])
-    part = tables.complete_rows(table, part, names, drop)
-    # Contiguous copies: the checkpoint's fingerprint is computed from the bytes of these arrays.
-    D = len(inputs)
-    X, y = np.ascontiguousarray(part.values[:, :D]), part.values[:, D].copy()
-    weight = None if weights is None else part.values[:, D + 1].copy()
-    known = None if labels is None else part.values[:, -1].copy()
+        known = part.columns[labels]
+        part.columns[labels] = np.where(np.isnan(known), -1, known)
+    gaps = tables.incomplete_rows(table, part, settings.get("missing") == "drop")
+    if weights is not None:
+        _check(table, part, weights, lambda w: w < 0, "a weight must not be negative")
+        part.columns[weights] = np.where(gaps, 1.0, part.columns[weights])
+    if labels is not None:
+        expected = f"a label must be a process from 0 to {processes - 1}, empty or -1 if unknown"
+        valid = np.arange(-1, processes)
+        _check(table, part, labels, lambda found: ~np.isin(found, valid), expected)
+    roles = {name: stated.get(name, role_of_kind(kind)) for name, kind in kinds.items()}
+    return TrainingData(
+        frames.inputs_of(part, inputs),
+        # All rows are handed on, so that the model knows each; those without an output are dropped.
+        np.where(gaps, np.nan, part.columns[target]),
+        None if weights is None else part.columns[weights],
+        None if labels is None else part.columns[labels],
+        inputs,
+        None if set(roles.values()) == {"number"} else roles,
+        part.rows,
+    )
 
-    def check(column: str | None, values: np.ndarray, bad: np.ndarray, expected: str) -> None:
-        if bad.any():
-            first = np.flatnonzero(bad)[0]
-            where = f"{table.name}, row {part.rows[first]}, column {column!r}"
-            raise InputError(f"{where}: {expected}, got {values[first]:g}.")
 
-    if weight is not None:
-        check(weights, weight, weight < 0, "a weight must not be negative")
-    if known is not None:
-        expected = "a label must be a process number 0, 1, …, or empty or -1 if unknown"
-        check(labels, known, (known < -1) | (known % 1 != 0), expected)
-    return TrainingData(X, y, weight, known, inputs)
+def _read(
+    table: tables.Table, names: list[str], kinds: Mapping[str, Kind], stated: Mapping[str, str]
+) -> Part:
+    """The columns, with advice where one holds text."""
+    try:
+        part = tables.read_columns(table, names, kinds)
+    except NotNumericError as error:
+        # The target, weights and labels must be numbers.
+        hint = f" {role_advice(error.column)}." if error.column in kinds else ""
+        raise InputError(f"{error}{hint}") from error
+    texts = [name for name, kind in kinds.items() if kind is Kind.text and name not in stated]
+    check_categories(table, part, texts)
+    return part
 
 
-def _input_names(table: tables.Table, features: str | None, taken: set[str]) -> list[str]:
-    """Input columns: those of --features, or all that have no other role."""
+def _check(
+    table: tables.Table,
+    part: Part,
+    column: str,
+    wrong: Callable[[np.ndarray], np.ndarray],
+    expected: str,
+) -> None:
+    """Raise InputError for the first wrong cell of a column."""
+    values = part.columns[column]
+    if (bad := wrong(values)).any():
+        first = np.flatnonzero(bad)[0]
+        where = f"{table.name}, row {part.rows[first]}, column {column!r}"
+        raise InputError(f"{where}: {expected}, got {values[first]:g}.")
+
+
+def input_names(table: tables.Table, settings: Settings) -> list[str]:
+    """Input columns: those of the setting, or all others; none whose role is to be ignored."""
+    if "target" not in settings:
+        raise InputError("--target must name the output column, or target in [data] of --config.")
+    taken = [settings[key] for key in ("target", "weights", "labels") if key in settings]
+    features, where = settings.get("features"), settings.where("features")
+    roles = settings.get("columns", {})
+    tables.require_columns(table, [*taken, *roles])
     if features is None:
         names = [name for name in table.columns if name not in taken]
+    elif isinstance(features, list):
+        names = features
     elif features in table.columns:
         names = [features]
     else:
         names = [name.strip() for name in next(csv.reader([features], skipinitialspace=True))]
     for name in names:
         if name in taken:
-            raise InputError(f"--features: {name!r} is the target, weights or labels column.")
+            raise InputError(f"{where}: {name!r} is the target, weights or labels column.")
         if features is not None and names.count(name) > 1:
-            raise InputError(f"--features: column {name!r} is listed twice.")
+            raise InputError(f"{where}: column {name!r} is listed twice.")
+    names = [name for name in names if roles.get(name) != "ignore"]
     if not names:
         raise InputError(
             f"{table.name} has only the columns {', '.join(map(repr, table.columns))}: "
             "no input column is left. If it has more columns, set --delimiter."
         )
-    return names
+    return tables.require_columns(table, names)

@@ -120,8 +120,10 @@ def check_data(
     labels: Any,
     processes: int,
     reset: bool = True,
+    index: np.ndarray | None = None,
 ) -> GivenRows:
-    """Inputs, outputs, weights and labels of a fit, without rows that are dropped."""
+    """Inputs, outputs, weights and labels of a fit, without rows that are dropped; `index` is what
+    the rows are called where the table does not say it."""
     finite = estimator.missing != "drop"
     table, X = X, check_inputs(estimator, X, reset=reset, finite=finite)
     y = check_outputs(y, len(X), finite=finite)
@@ -132,7 +134,8 @@ def check_data(
     used = np.full(len(X), True) if finite else usable_rows(X, y)
     sample = Sample(X, y.reshape(len(y), -1), weight, labels)
     sample = sample if used.all() else sample.take(used)
-    return GivenRows(row_labels(table, len(X)), used, sample, y.ndim == 1)
+    names_of_rows = row_labels(table, len(X)) if index is None else index
+    return GivenRows(names_of_rows, used, sample, y.ndim == 1)
 
 
 def check_enough(processes: int, weight: Float[np.ndarray, " N"]) -> None:

@@ -1,0 +1,31 @@
+"""The nearest spelling of a name that does not exist."""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The most similar name; one that extends `name` comes first, as units are often omitted."""
+    lower = {one.lower(): one for one in known}
+    wanted = name.lower()
+    longer = [one for one in lower if re.search(rf"\b{re.escape(wanted)}", one)]
+    longer.sort(key=lambda one: (not one.startswith(wanted), len(one)))
+    near = longer or difflib.get_close_matches(wanted, lower, n=1, cutoff=0.5)
+    return lower[near[0]] if near else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A question with the nearest name, to follow an error; empty if none is near.
+
+    >>> suggestion("kernal", ["kernel", "gate"])
+    " Did you mean 'kernel'?"
+    """
+    near = nearest(name, known)
+    return f" Did you mean {near!r}?" if near else ""
+
+
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """Names as a list in a sentence."""
+    names = list(names)
+    return ", ".join(map(repr, names[:most])) + (", …" * (len(names) > most))
