@@ -120,6 +120,32 @@ def test_missing_cells_are_missing_numbers():
     assert len(dropped.predict(mixed())) == N
 
 
+def test_typed_columns_of_every_library_with_a_missing_cell_each():
+    day, hour = datetime.timedelta(days=1), datetime.timedelta(hours=1)
+    cells = {
+        "day": [datetime.date(2026, 1, 1) + i * day for i in range(12)],
+        "stamp": [datetime.datetime(2026, 1, 1, 5) + i * hour for i in range(12)],
+        "span": [i * hour for i in range(12)],
+        "clock": [datetime.time(i, 15) for i in range(12)],
+        "side": ["left", "right"] * 6,
+        "on": [True, False] * 6,
+        "count": list(range(12)),
+    }
+    for row, column in enumerate(cells.values()):
+        column[row] = None
+    polars = pl.DataFrame(cells).with_columns(pl.col("side").cast(pl.Enum(["right", "left", "up"])))
+    expected = Columns.of(polars)
+    A = expected.encode(polars)
+    assert np.argwhere(np.isnan(A))[:, 0].tolist() == [0, 1, 2, 3, 3, 4, 4, 5, 6]
+    assert [type(c) for c in expected.columns] == [Time] * 4 + [Category] * 2 + [Number]
+    arrow = pa.table(cells)
+    arrow = arrow.set_column(4, "side", arrow["side"].dictionary_encode())
+    as_arrow = polars.to_pandas(use_pyarrow_extension_array=True)
+    for table in (arrow, pd.DataFrame(cells), polars.to_pandas(), as_arrow):
+        assert Columns.of(table) == expected
+        np.testing.assert_array_equal(expected.encode(table), A)
+
+
 # ------------------------------------------------------------------------------------ categories
 
 
