@@ -15,6 +15,7 @@ from dagp.model.kernel import over_groups
 from dagp.model.process import BuildContext
 from dagp.tables.columns import Columns, parse_role
 from dagp.tables.kinds import Category, Number
+from dagp.tables.reading import is_missing
 from dagp.tables.times import Time
 
 N = 60
@@ -523,6 +524,8 @@ def test_files_hold_the_columns(model, tmp_path):
         model.columns_.encode(rows), model.columns_.encode(mixed()), atol=1e-9
     )
     np.testing.assert_array_equal(rows[:, 1], MACHINE)
+    # The column that is ignored is not kept, and no cell is empty for that.
+    assert not any(is_missing(cell) for cell in rows.ravel())
     np.testing.assert_array_equal(y, Y)
 
 

@@ -138,7 +138,8 @@ class Ignored(Column):
         return np.empty((len(cells.values), 0))
 
     def decode(self, columns: Encoded) -> list[Any]:
-        return [None] * len(columns)
+        # Not empty: a row is complete without it.
+        return [""] * len(columns)
 
     def typical(self, middle: np.ndarray) -> np.ndarray:
         return middle
