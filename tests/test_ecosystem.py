@@ -78,9 +78,10 @@ def test_a_fit_without_its_data_as_a_dataset(fitted):
     np.testing.assert_array_equal(data["responsibilities"], model.responsibilities_)
 
 
-def test_several_outputs_have_a_dimension_and_dropped_rows_are_absent():
+def test_several_outputs_have_a_dimension_and_dropped_rows_are_nan():
     X, y, process = two_levels(outputs=2)
     y[4, 1] = np.nan
+    y[5] = np.nan
     named = pd.DataFrame(y, columns=["near", "far"])
     inducing = np.linspace(-2, 2, 5)[:, None]
     model = DAGP(processes=[GP(), GP()], **{**QUICK, "inducing": inducing}, missing="drop").fit(
@@ -88,10 +89,12 @@ def test_several_outputs_have_a_dimension_and_dropped_rows_are_absent():
     )
     data = model.to_xarray((X, named))
     assert data["mean"].dims == ("point", "process", "output")
-    assert data.sizes["point"] == ROWS - 1
+    assert data.sizes["point"] == ROWS
+    assert np.flatnonzero(data["assignment"] < 0).tolist() == [5]
+    assert np.flatnonzero(np.isnan(data["mean"]).any(["process", "output"])).tolist() == [5]
     expected = model.processes_[1].predict(X[:4])[:, 1]
     np.testing.assert_array_equal(data["mean"].sel(process=1, output="far")[:4], expected)
-    np.testing.assert_array_equal(data["y"].sel(output="far")[3:5], y[[3, 5], 1])
+    np.testing.assert_array_equal(data["y"].sel(output="far"), y[:, 1])
     settings = json.loads(data.attrs["settings"])
     assert settings["inducing"] == inducing.tolist()
     assert settings["processes"][0].startswith("GP(")
@@ -323,15 +326,17 @@ def test_nullable_whole_numbers_and_nulls_of_polars():
     X = pl.DataFrame({"a": [None if i == 2 else i for i in whole]})
     y = pl.Series([None if i == 1 else i % 2 for i in whole])
     model = DAGP(**QUICK, missing="drop").fit(X, y)
-    assert len(model.assignment_) == ROWS - 2
+    assert np.flatnonzero(~model.used_mask_).tolist() == [1, 2]
+    assert np.flatnonzero(np.isnan(model.predict(X))).tolist() == [2]
     with pytest.raises(ValueError, match="row 2, column 'a'"):
-        model.predict(X)
+        model.predict_mixture(X)
 
 
-def test_output_containers_leave_predictions_alone(fitted):
+def test_output_containers_of_scikit_learn_are_followed(fitted):
     model, X, _ = fitted
     with sklearn.config_context(transform_output="pandas"):
-        assert isinstance(model.predict(X), np.ndarray)
+        assert model.predict(X).index.equals(X.index)
+        assert isinstance(model.predict(X, output="numpy"), np.ndarray)
         pipeline = make_pipeline(StandardScaler(), clone(model)).fit(X, two_levels()[1])
         assert list(pipeline[-1].feature_names_in_) == ["speed"]
 

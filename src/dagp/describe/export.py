@@ -57,20 +57,22 @@ def _with_data(model: "DAGP", X: Any, y: Any) -> tuple[dict[str, Any], dict[str,
     finite = model.missing != "drop"
     inputs = check_inputs(model, X, reset=False, finite=finite)
     outputs = check_outputs(y, len(inputs), finite=finite)
-    keep = np.full(len(inputs), True) if finite else usable_rows(inputs, outputs)
-    inputs, outputs = inputs[keep], outputs[keep]
-    _check_same(model, inputs, outputs)
+    used = np.full(len(inputs), True) if finite else usable_rows(inputs, outputs)
+    _check_same(model, inputs, outputs, used)
     shape = (POINT, "output")[: outputs.ndim]
-    functions = model.posterior_.mixture(inputs, noise=False, flat=model.flat_)
+    functions = model.posterior_.mixture(inputs[used], noise=False, flat=model.flat_)
     alone = [functions.marginal(k) for k in range(len(model.processes_))]
-    mean = np.stack([one.mean() for one in alone], axis=1)
-    std = np.sqrt(np.stack([one.variance() for one in alone], axis=1))
+    mean, std = np.full((2, len(used), len(alone), *outputs.shape[1:]), np.nan)
+    mean[used] = np.stack([one.mean() for one in alone], axis=1)
+    std[used] = np.sqrt(np.stack([one.variance() for one in alone], axis=1))
+    gate = np.full((len(used), len(alone)), np.nan)
+    gate[used] = model.posterior_.gate(inputs[used])
     variables = {
         "x": ((POINT, "feature"), inputs, "inputs"),
         "y": (shape, outputs, "outputs"),
         "weights": (
             (POINT, PROCESS),
-            model.posterior_.gate(inputs),
+            gate,
             "probability of the process at the input, before the output is known",
         ),
         "mean": ((POINT, PROCESS, *shape[1:]), mean, "mean of the function"),
@@ -83,16 +85,16 @@ def _with_data(model: "DAGP", X: Any, y: Any) -> tuple[dict[str, Any], dict[str,
     targets: Any = nw.from_native(y, pass_through=True)
     index = nw.maybe_get_index(table) if isinstance(table, nw.DataFrame) else None
     if index is not None and index.nlevels == 1:
-        labels[POINT] = index[keep]
+        labels[POINT] = index
     if isinstance(targets, nw.DataFrame) and not model.flat_:
         labels["output"] = targets.columns
     return variables, labels
 
 
-def _check_same(model: "DAGP", X: np.ndarray, y: np.ndarray) -> None:
+def _check_same(model: "DAGP", X: np.ndarray, y: np.ndarray, used: np.ndarray) -> None:
     """Raise unless the rows can be those of the fit, judged by their number and range."""
-    same_shape = len(X) == len(model.assignment_) and (y.ndim == 1) == model.flat_
-    extent = X.min(axis=0), X.max(axis=0)
+    same_shape = np.array_equal(used, model.used_mask_) and (y.ndim == 1) == model.flat_
+    extent = X[used].min(axis=0), X[used].max(axis=0)
     if not (same_shape and np.array_equal(extent, model.extent_)):
         raise ValueError(
             "data must be the X and y that the model was fitted to; for other inputs see "
