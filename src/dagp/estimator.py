@@ -77,7 +77,9 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     warm_start : bool, default=False
         Whether `fit` continues from the previous solution instead of new starts.
     verbose : int, default=0
-        1 prints a line per start and block.
+        1 shows the lines that the logger ``dagp`` gets for every start and block.
+    progress : bool, default=False
+        Whether to show a bar, in terminals (with rich) and notebooks; elsewhere, sparse lines.
     callbacks : sequence of callables, default=()
         Called with a `Progress` between blocks; one that returns true stops the fit.
     checkpoint : str or Path, default=None
@@ -172,6 +174,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         random_state: RandomState = None,
         warm_start: bool = False,
         verbose: int = 0,
+        progress: bool = False,
         callbacks: Sequence[Callable[[Progress], Any]] = (),
         checkpoint: str | Path | None = None,
         checkpoint_every: float = 30.0,
@@ -193,6 +196,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
+        self.progress = progress
         self.callbacks = callbacks
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
