@@ -28,6 +28,7 @@ from dagp import (
     report,
 )
 from dagp.baselines import GPR, OMGP
+from dagp.deploy import Predictor
 from dagp.scoring import log_score
 
 Numbers = npt.NDArray[np.float64]
@@ -84,7 +85,8 @@ text: str = model.summary(verbose=True) + str(model.explain([0.0], 2.5).process)
 rows: Numbers = data.X[model.outliers(0.9)]
 saved: Path = model.save("model.dagp", data=(data.X, data.y))
 again: DAGP = DAGP.load(saved)
-exported: Path = model.export("model")
+exported = Predictor(model.export("model"))
+light: Numbers = exported.predict(data.X) + exported.predict(data.X, return_std=True)[0]
 page: Path = report.write(model, data.X, data.y, "report.html", title="Pump")
 
 # Plots return their axes.

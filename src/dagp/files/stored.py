@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Self, cast
 
-from dagp.files import modelfile
+from dagp.files import arrays, modelfile
 
 
 class Stored:
@@ -41,3 +41,25 @@ class Stored:
         """
         found: Any = modelfile.load(cast(Any, cls), path)
         return found
+
+    def export(self: Any, path: str | Path) -> Path:
+        """Write the fitted model as arrays that predict with NumPy alone, without JAX and dagp.
+
+        The folder holds ``model.npz`` and ``predictor.py``, whose class is `dagp.deploy.Predictor`.
+
+        Parameters
+        ----------
+        path : str or Path
+            Folder to write; it is made if it does not exist.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from dagp import DAGP, datasets
+        >>> data = datasets.noise_separation(0.0, n=50, random_state=0)
+        >>> model = DAGP(1, n_init=1, tol=1e-1).fit(data.X, data.y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sorted(file.name for file in model.export(folder).iterdir())
+        ['model.npz', 'predictor.py']
+        """
+        return arrays.export(self, path)
