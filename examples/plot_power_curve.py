@@ -2,9 +2,10 @@
 Cleaning a power curve
 ======================
 
-The power curve of a wind turbine, power over wind speed, is read off operating data. These also hold
-hours in which the turbine stood still or ran with reduced power, and readings that mean nothing. The
-model separates the states, and the healthy curve then tells what each of the others has cost.
+The power curve of a wind turbine, power over wind speed, is read off operating data. These also
+hold hours in which the turbine stood still or ran with reduced power, and readings that mean
+nothing. The model separates the states, and the healthy curve then tells what each of the others
+has cost.
 """
 
 import matplotlib.pyplot as plt
@@ -13,9 +14,9 @@ import numpy as np
 from dagp import DAGP, GP, Noise, datasets, plot
 
 # %%
-# Twelve weeks of ten-minute means, simulated: wind speed in m/s, power in kW. Below 4 m/s the turbine
-# hardly runs in any state, so those rows say nothing about it. The data set knows the state of every
-# row, which is used here for a few labels and, at the end, to check the result.
+# Twelve weeks of ten-minute means, simulated: wind speed in m/s, power in kW. Below 4 m/s the
+# turbine hardly runs in any state, so those rows say nothing about it. The data set knows the state
+# of every row, which is used here for a few labels and, at the end, to check the result.
 
 data = datasets.turbine(
     n=12_000, curtailments=0, downtime=0.06, faults=0.08, clutter=0.02, random_state=1
@@ -27,9 +28,9 @@ print(f"{len(X)} rows above 4 m/s")
 
 # %%
 # Every fifteenth row is enough to find the curves: neighbouring rows are alike. The operator's log
-# names the state of some of them. Labels are optional; a few of them make the search short, and they
-# number the processes: 0 is healthy, 1 standstill, 2 icing. The scatter of a healthy turbine depends
-# on the wind, so its process has a noise GP. Clutter is what no curve explains.
+# names the state of some of them. Labels are optional; a few of them make the search short, and
+# they number the processes: 0 is healthy, 1 standstill, 2 icing. The scatter of a healthy turbine
+# depends on the wind, so its process has a noise GP. Clutter is what no curve explains.
 
 some = slice(None, None, 15)
 labels = np.full(len(X[some]), -1)
@@ -42,8 +43,8 @@ print(f"{np.sum(labels >= 0)} of {len(labels)} rows labelled")
 print(model.summary())
 
 # %%
-# The model assigns all rows, also those it was not fitted to. A row that lies on two curves, as at the
-# lowest wind speeds, has a share in both.
+# The model assigns all rows, also those it was not fitted to. A row that lies on two curves, as at
+# the lowest wind speeds, has a share in both.
 
 shares = model.responsibilities(X, power)
 state = shares.argmax(axis=1)
@@ -80,7 +81,8 @@ for name, found in (("bins", bins), ("model", model.processes_[0].predict(grid))
     print(f"{name:6} off by {np.abs(found - right).mean():5.1f} kW on average")
 
 # %%
-# Left: the rows by state, and the healthy curve with the means of bins. Right: energy lost by state.
+# Left: the rows by state, and the healthy curve with the means of bins. Right: energy lost by
+# state.
 
 _, (left, side) = plt.subplots(1, 2, figsize=(10, 4.2), width_ratios=(3, 1), layout="constrained")
 for k, name in enumerate(states):

@@ -20,6 +20,8 @@ from dagp.model.process import BuildContext
 from dagp.model.variational import DiagonalGaussian, NaturalGaussian
 from dagp.predict.posterior import Posterior
 from dagp.predict.process import fitted_process
+from dagp.tables.columns import Columns
+from dagp.tables.kinds import Number
 
 M = 5
 
@@ -112,6 +114,7 @@ def model_of(case):
     posterior = Posterior(jax.tree.map(np.asarray, association), units)
     model = DAGP()
     model.flat_, model.posterior_, model.n_features_in_ = P == 1, posterior, D
+    model.columns_, model.target_names_ = Columns(tuple(map(Number, map(str, range(D))))), None
     model.processes_ = [fitted_process(model, posterior, k, 0.5) for k in range(len(built))]
     return model
 
@@ -249,6 +252,15 @@ def test_what_the_predictor_does_not_know_is_refused(tmp_path):
     with pytest.raises(StorageError, match="Cannot export Other: only"):
         model.export(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_model_of_encoded_columns_is_refused(tmp_path):
+    pd = pytest.importorskip("pandas")
+    data = datasets.noise_separation(outliers=0.0, n=60, random_state=0)
+    frame = pd.DataFrame({"wind": data.X[:, 0], "site": ["north", "south"] * 30})
+    model = DAGP(1, n_init=1, tol=1e-1, inducing=7, random_state=0).fit(frame, data.y)
+    with pytest.raises(StorageError, match="encodes categories or times"):
+        model.export(tmp_path / "model")
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(fitted, tmp_path):

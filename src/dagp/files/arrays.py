@@ -49,6 +49,11 @@ _KERNELS = (
 def export(estimator: "DAGP", path: str | Path) -> Path:
     """Write the folder of `DAGP.export`."""
     check_is_fitted(estimator)
+    if not estimator.columns_.plain:
+        raise StorageError(
+            "Cannot export a model that encodes categories or times: the predictor takes numbers. "
+            "Encode these columns before the fit."
+        )
     folder = Path(path)
     names = getattr(estimator, "feature_names_in_", ())
     tree = {
