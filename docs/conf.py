@@ -49,13 +49,17 @@ GALLERY = (
     "plot_multimodal.py",
     "plot_real_data.py",
     "plot_cartpole.py",
+    "plot_power_curve.py",
     "plot_robust_regression.py",
     "plot_how_many.py",
+    "plot_reading_report.py",
     "plot_diagnosis.py",
     "plot_labels.py",
     "plot_priors.py",
     "plot_deep.py",
     "plot_pipeline.py",
+    "plot_online_updates.py",
+    "plot_many_rows.py",
 )
 sphinx_gallery_conf = {
     "within_subsection_order": FunctionSortKey(GALLERY.index, "the order of GALLERY"),

@@ -81,6 +81,8 @@ jax.config.update("jax_disable_most_optimizations", True)
 settings.register_profile("dagp", derandomize=True, database=None, deadline=None)
 settings.load_profile("dagp")
 
+# Checked by pyright, not run: looking for doctests would run it.
+collect_ignore = ["usage/typed_script.py"]
 
 LONGEST = (
     "test_distributed.py",

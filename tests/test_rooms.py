@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "dagp"
 ROOMS = (
+    "deploy",
     "core",
     "model",
     "inference",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from dagp.core.typing import Bool, Float, Int, RandomState, Table
 from dagp.describe import export, summary
 from dagp.describe.explain import Explanation, explain, outliers
-from dagp.files import modelfile
+from dagp.files.modelfile import discard_checkpoint
+from dagp.files.stored import Stored
 from dagp.fitting import fit_estimator, update_estimator
 from dagp.inference.concrete import Concrete
 from dagp.inference.train import Progress
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["DAGP"]
 
 
-class DAGP(Predictions, RegressorMixin, BaseEstimator):
+class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     """Data association with Gaussian processes.
 
     Infers from inputs and outputs alone which process produced each observation, the function and
@@ -76,7 +77,9 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
     warm_start : bool, default=False
         Whether `fit` continues from the previous solution instead of new starts.
     verbose : int, default=0
-        1 prints a line per start and block.
+        1 shows the lines that the logger ``dagp`` gets for every start and block.
+    progress : bool, default=False
+        Whether to show a bar, in terminals (with rich) and notebooks; elsewhere, sparse lines.
     callbacks : sequence of callables, default=()
         Called with a `Progress` between blocks; one that returns true stops the fit.
     checkpoint : str or Path, default=None
@@ -154,23 +157,24 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_processes: int | str = 2,
+        n_processes: int | Literal["auto"] = 2,
         processes: Sequence[ProcessPrior] | ProcessPrior | None = None,
-        gate: GatePrior | str | None = None,
+        gate: GatePrior | Literal["constant"] | None = None,
         *,
         inducing: Any = None,
-        inference: str | Concrete = "collapsed",
+        inference: Literal["collapsed", "concrete"] | Concrete = "collapsed",
         n_init: int = 8,
         max_iter: int = 1000,
         tol: float = 1e-4,
         batch_size: int | None = None,
         standardize: bool = True,
-        dtype: str = "float64",
-        missing: str = "raise",
+        dtype: Literal["float64", "float32"] = "float64",
+        missing: Literal["raise", "drop"] = "raise",
         columns: Mapping[str | int, Any] | None = None,
         random_state: RandomState = None,
         warm_start: bool = False,
         verbose: int = 0,
+        progress: bool = False,
         callbacks: Sequence[Callable[[Progress], Any]] = (),
         checkpoint: str | Path | None = None,
         checkpoint_every: float = 30.0,
@@ -192,6 +196,7 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
+        self.progress = progress
         self.callbacks = callbacks
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
@@ -203,7 +208,7 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
         tags.target_tags.single_output = True
         return tags
 
-    def fit(self, X: Table, y: Table, sample_weight: Any = None, labels: Any = None) -> "DAGP":
+    def fit(self, X: Table, y: Table, sample_weight: Any = None, labels: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -216,10 +221,10 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
             Index of the process where it is known, −1 elsewhere.
         """
         fit_estimator(self, X, y, sample_weight, labels)
-        modelfile.discard_checkpoint(self)
+        discard_checkpoint(self)
         return self
 
-    def partial_fit(self, X: Table, y: Table, sample_weight: Any = None) -> "DAGP":
+    def partial_fit(self, X: Table, y: Table, sample_weight: Any = None) -> Self:
         """Update with new rows (streaming); earlier rows are not needed any more.
 
         The first call is `fit`, and needs enough rows to find the association. Every row counts as
@@ -235,38 +240,6 @@ class DAGP(Predictions, RegressorMixin, BaseEstimator):
             return self.fit(X, y, sample_weight)
         update_estimator(self, X, y, sample_weight)
         return self
-
-    def save(self, path: str | Path, data: tuple[Any, Any] | None = None) -> Path:
-        """Write the fitted model to a file.
-
-        Parameters
-        ----------
-        path : str or Path
-        data : tuple (X, y), default=None
-            Training rows to save with it, for a report.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from dagp import DAGP, datasets
-        >>> data = datasets.noise_separation(0.0, n=50, random_state=0)
-        >>> model = DAGP(1, n_init=1, tol=1e-1).fit(data.X, data.y)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     again = DAGP.load(model.save(f"{folder}/model.dagp"))
-        >>> bool((again.predict(data.X) == model.predict(data.X)).all())
-        True
-        """
-        return modelfile.save(self, path, data)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "DAGP":
-        """Read a model; its predictions equal those of the saved one bit for bit.
-
-        Parameters
-        ----------
-        path : str or Path
-        """
-        return modelfile.load(cls, path)
 
     def explain(self, x: Any, y: Any) -> Explanation:
         """Probability of each process for one observation, and what each predicts.

@@ -16,11 +16,12 @@ from dagp.core.errors import SearchWarning
 from dagp.core.precision import numerics
 from dagp.core.random import as_random_state
 from dagp.core.sharding import from_leader, to_host
+from dagp.describe.progress import following
 from dagp.files import modelfile
 from dagp.inference.concrete import Concrete
 from dagp.inference.run_log import RunLog
 from dagp.inference.standardize import Prepared
-from dagp.inference.train import Result
+from dagp.inference.train import Result, no_callback
 from dagp.model.association import Batch
 from dagp.predict.posterior import Posterior
 from dagp.predict.process import fitted_process
@@ -34,7 +35,6 @@ from dagp.search.fit import (
     Stream,
     fit_collapsed,
     fit_concrete,
-    joint_callback,
     update_stream,
 )
 from dagp.search.inducing import inducing_inputs
@@ -114,10 +114,11 @@ def _fit(
         _batch_size(estimator, len(data.sample.X)),
         estimator.n_processes == "auto",
         rng,
-        joint_callback(estimator.callbacks, estimator.verbose),
+        no_callback,
         log or modelfile.checkpoint_log(estimator, rows),
     )
-    with numerics(estimator.dtype):
+    with numerics(estimator.dtype), following(estimator) as callback:
+        options = options._replace(callback=callback)
         if estimator.inference == "collapsed":
             # The posterior is widened for predictions; training continues from the model before.
             model = None if previous is None else getattr(estimator, "stream_", previous).model

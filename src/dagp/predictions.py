@@ -1,6 +1,6 @@
 """Predictions of a fitted estimator: methods of `DAGP`, for tables of any kind."""
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,6 +13,9 @@ from dagp.predict.process import FittedProcess
 from dagp.tables.frames import Output, RowsToPredict
 from dagp.tables.validation import check_inputs, check_outputs
 
+AsArray = Literal["numpy"] | None
+"""Values of `output` for arrays; None stands for frames only after `sklearn.set_config`."""
+
 
 class Predictions(Density):
     """Methods that predict from the posterior of a fitted estimator."""
@@ -23,6 +26,18 @@ class Predictions(Density):
     posterior_: Posterior
     processes_: list[FittedProcess]
 
+    @overload
+    def predict(
+        self, X: Table, return_std: Literal[False] = False, *, output: AsArray = None
+    ) -> np.ndarray: ...
+    @overload
+    def predict(
+        self, X: Table, return_std: Literal[True], *, output: AsArray = None
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+    @overload
+    def predict(
+        self, X: Table, return_std: bool = False, *, output: Output | None = None
+    ) -> Any: ...
     def predict(self, X: Table, return_std: bool = False, *, output: Output | None = None) -> Any:
         """Mean of the predictive mixture.
 
@@ -66,6 +81,10 @@ class Predictions(Density):
         X = check_inputs(self, X, reset=False)
         return self.posterior_.mixture(X, noise=noise, flat=self.flat_)
 
+    @overload
+    def predict_assignment(self, X: Table, *, output: AsArray = None) -> np.ndarray: ...
+    @overload
+    def predict_assignment(self, X: Table, *, output: Output) -> Any: ...
     def predict_assignment(self, X: Table, *, output: Output | None = None) -> Any:
         """Probability of each process at each row of `X`, without y: the gate.
 
@@ -84,6 +103,10 @@ class Predictions(Density):
         found = rows.each(self.posterior_.gate, len(self.processes_))
         return rows.framed(found, self._process_names, output)
 
+    @overload
+    def responsibilities(self, X: Table, y: Table, *, output: AsArray = None) -> np.ndarray: ...
+    @overload
+    def responsibilities(self, X: Table, y: Table, *, output: Output) -> Any: ...
     def responsibilities(self, X: Table, y: Table, *, output: Output | None = None) -> Any:
         """Probability that each process produced each pair.
 

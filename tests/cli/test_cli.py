@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from dagp import DAGP, __version__, datasets
 from dagp.cli.app import COMMANDS, app
 from dagp.cli.demo import demo
-from dagp.cli.progress import Pace, fit_with_progress
+from dagp.cli.progress import fit_with_progress
+from dagp.describe.progress import Pace
 from dagp.inference.train import Progress
 
 
@@ -84,7 +85,7 @@ def test_demo_separates_the_example_and_writes_picture_and_report(
 
 def test_time_left_is_what_the_pace_allows(monkeypatch):
     clock = iter([10.0, 14.0, 15.0])
-    monkeypatch.setattr("dagp.cli.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("dagp.describe.progress.time.monotonic", lambda: next(clock))
     pace = Pace(1000)
     assert pace.left(Progress("train", 0, 100, 0.0)) == ""
     assert pace.left(Progress("train", 0, 140, 0.0)) == "at most 1:26 left"
@@ -94,12 +95,12 @@ def test_time_left_is_what_the_pace_allows(monkeypatch):
 def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
     data = datasets.noise_separation(outliers=0.2, n=40, random_state=0)
     quick = {"n_init": 1, "max_iter": 25, "inducing": 8, "random_state": 0}
-    monkeypatch.setattr("dagp.cli.progress.LOG_INTERVAL", 0.0)
+    monkeypatch.setattr("dagp.describe.progress.LOG_INTERVAL", 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fit_with_progress(DAGP(1, **quick), data.X, data.y)
         lines = capsys.readouterr().err.splitlines()
         assert any(re.fullmatch(r"train, start 1, step \d+, ELBO -?[\d.]+.*", s) for s in lines)
-        monkeypatch.setattr("dagp.cli.progress.LOG_INTERVAL", 1e9)
+        monkeypatch.setattr("dagp.describe.progress.LOG_INTERVAL", 1e9)
         fit_with_progress(DAGP(1, **quick), data.X, data.y)
     assert not capsys.readouterr().err

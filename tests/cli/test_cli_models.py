@@ -78,7 +78,7 @@ def test_ctrl_c_keeps_what_was_done(place, tmp_path, monkeypatch):
     # No note is due for an hour: the one that is there was written because of the signal.
     command = ("fit", folder / "data.csv", *FIT, "-o", model, "--checkpoint-every", "3600")
     with monkeypatch.context() as patch:
-        patch.setattr("dagp.cli.progress.Pace.left", interrupt)
+        patch.setattr("dagp.describe.progress.Pace.left", interrupt)
         patch.setattr("sys.argv", ["dagp", *map(str, command)])
         answer = run(*command)
     assert answer.exit_code == 130

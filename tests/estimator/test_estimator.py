@@ -275,12 +275,6 @@ def test_float32_is_close_to_float64(fitted):
     np.testing.assert_allclose(single.predict(X), model.predict(X), atol=0.05)
 
 
-def test_verbose_prints(capsys):
-    X, y, _ = two_lines(40)
-    DAGP(**QUICK, verbose=1).fit(X, y)
-    assert "race 1: start 0" in capsys.readouterr().out
-
-
 def test_pipeline_and_grid_search():
     X, y, _ = two_lines(40)
     pipeline = make_pipeline(StandardScaler(), DAGP(**QUICK))

@@ -1,8 +1,9 @@
 """Sparse variational Gaussian process regression (Titsias 2009)."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
+import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -77,6 +78,12 @@ class GPR(Density, RegressorMixin, BaseEstimator):
                 setattr(self, name, getattr(self.model_, name))
         return self
 
+    @overload
+    def predict(self, X: Table, return_std: Literal[False] = False) -> np.ndarray: ...
+    @overload
+    def predict(self, X: Table, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+    @overload
+    def predict(self, X: Table, return_std: bool) -> Any: ...
     def predict(self, X: Table, return_std: bool = False) -> Any:
         """Predictive mean and, if requested, standard deviation, of shape (N,) or (N, P)."""
         check_is_fitted(self)

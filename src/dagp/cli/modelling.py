@@ -1,7 +1,7 @@
 """The estimator that the settings of `dagp fit` describe."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def process_count(model: DAGP) -> int:
         raise InputError(str(error)) from error
 
 
-def _processes(settings: Settings, inputs: Sequence[str]) -> tuple[int | str, Any]:
+def _processes(settings: Settings, inputs: Sequence[str]) -> tuple[int | Literal["auto"], Any]:
     """Number and priors of the processes, as arguments of `DAGP`."""
     stated = settings.get("processes", 2)
     clutter = [Noise()] if settings.get("noise_process") else []

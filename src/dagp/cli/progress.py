@@ -1,26 +1,22 @@
 """Terminal output of a fit: progress bar or log lines, warnings, and the summary."""
 
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from dagp.cli.app import console, messages, print_message, print_result
 from dagp.describe import summary
+from dagp.describe.progress import log_lines, terminal_bar
 from dagp.estimator import DAGP
 from dagp.fitting import fit_estimator
 from dagp.inference.run_log import RunLog
 from dagp.inference.train import Progress as Step
 
-LOG_INTERVAL = 30.0
-"""Seconds between log lines, where stderr is no terminal and no bar can be drawn."""
-_TRAINING = ("train", "batches")
-"""Phases that end after `max_iter` steps at the latest."""
 _OPTIONS = {
     "n_init": "--starts",
     "max_iter": "--max-iter",
@@ -29,27 +25,6 @@ _OPTIONS = {
     "missing='drop'": "--missing drop",
 }
 """Command-line options of the estimator's settings."""
-
-
-class Pace:
-    """Seconds per step in the current phase, and the time left at that pace."""
-
-    def __init__(self, steps: int):
-        self._steps = steps
-        self._phase = ("", 0)
-        self._began = (0, 0.0)
-
-    def left(self, step: Step) -> str:
-        """Upper limit of the time left, as text; empty outside the training phases."""
-        now = time.monotonic()
-        if self._phase != (step.phase, step.start) or step.step <= self._began[0]:
-            self._phase, self._began = (step.phase, step.start), (step.step, now)
-            return ""
-        if step.phase not in _TRAINING:
-            return ""
-        pace = (now - self._began[1]) / (step.step - self._began[0])
-        seconds = round(pace * max(self._steps - step.step, 0))
-        return f"at most {seconds // 60}:{seconds % 60:02d} left"
 
 
 def fit_with_progress(
@@ -61,39 +36,24 @@ def fit_with_progress(
     **more: Any,
 ) -> DAGP:
     """Fit and show the progress; `after_block` runs after each block. The checkpoint is kept."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[elbo]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    pace, logged = Pace(model.max_iter), time.monotonic()
-    with _progress(*columns) as progress:
-        task = progress.add_task("compiling", total=None, elbo="", left="")
+    with _shown_steps(model.max_iter) as show_step:
 
-        def show(step: Step) -> bool:
-            nonlocal logged
-            training = step.phase in _TRAINING
-            position = f"{step.phase}, start {step.start + 1}, step {step.step}"
-            elbo, left = f"ELBO {step.bound:.1f}", pace.left(step)
-            progress.update(
-                task,
-                description=position,
-                total=model.max_iter if training else None,
-                completed=step.step if training else 0,
-                elbo=elbo,
-                left=left,
-            )
-            if progress.disable and time.monotonic() - logged >= LOG_INTERVAL:
-                logged = time.monotonic()
-                print_message(", ".join(filter(None, (position, elbo, left))))
+        def show(step: Step) -> None:
+            show_step(step)
             after_block()
-            return False
 
         fit_estimator(model.set_params(callbacks=(show,)), X, y, log=log, **more)
         return model.set_params(callbacks=())
+
+
+@contextmanager
+def _shown_steps(max_iter: int) -> Iterator[Callable[[Step], None]]:
+    """A bar on stderr, if that is a terminal; otherwise a line now and then."""
+    if not messages.is_terminal:
+        yield log_lines(max_iter, print_message)
+        return
+    with terminal_bar(max_iter, messages) as show:
+        yield show
 
 
 def _progress(*columns: Any) -> Progress:

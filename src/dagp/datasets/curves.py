@@ -4,7 +4,7 @@ import itertools
 import math
 import numbers
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -15,6 +15,23 @@ from dagp.core.typing import RandomState
 Array = np.ndarray
 Function = Callable[[Array], Array]
 """Maps inputs (N,) to (N,), or to (N, K) for K curves together."""
+
+if TYPE_CHECKING:
+
+    class Dataset(Bunch):
+        """A Bunch with the entries that every data set has, for type checkers."""
+
+        X: Array
+        y: Array
+        process: Array
+        X_test: Array
+        y_test: Array
+        feature_names: list[str]
+        target_names: list[str]
+
+        def __getattr__(self, key: str) -> Any: ...
+else:
+    Dataset = Bunch
 
 END = 10.0
 """One-dimensional inputs are in [0, 10]."""
@@ -140,7 +157,7 @@ def observe(
     process: Array,
     n_test: int,
     rng: np.random.RandomState,
-) -> Bunch:
+) -> Dataset:
     """Noisy values of the curves at x, each row from the curve that `process` gives."""
     truth, row = curves(x), np.arange(len(x))
     grid = np.linspace(0, END, n_test)
@@ -150,10 +167,12 @@ def observe(
     return one_input(x, y, process, grid, curves(grid), separable=clear)
 
 
-def one_input(x: Array, y: Array, process: Array, grid: Array, y_test: Array, **more: Any) -> Bunch:
+def one_input(
+    x: Array, y: Array, process: Array, grid: Array, y_test: Array, **more: Any
+) -> Dataset:
     """A data set with one input, tested on a grid."""
     names = {"feature_names": ["x"], "target_names": ["y"]} | more
-    return Bunch(X=x[:, None], y=y, process=process, X_test=grid[:, None], y_test=y_test, **names)
+    return Dataset(X=x[:, None], y=y, process=process, X_test=grid[:, None], y_test=y_test, **names)
 
 
 def separable(truth: Array, std: Array, process: Array) -> Array:

@@ -8,11 +8,10 @@ row's own. Errors at the other rows are unavoidable. Each seed draws new functio
 import math
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from dagp.core.typing import RandomState
 from dagp.datasets import curves
-from dagp.datasets.curves import END, check_common, check_whole, observe, one_input, wave
+from dagp.datasets.curves import END, Dataset, check_common, check_whole, observe, one_input, wave
 
 _CLUTTER_APART = 4.0
 """Distance from all curves, in noise standard deviations, from which clutter is separable."""
@@ -25,7 +24,7 @@ def crossings(
     n: int | None = None,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """Smooth curves of which every two cross a given number of times.
 
     The curves share a trend on [0, 10] and oscillate over about `processes` units. Crossings are
@@ -69,7 +68,7 @@ def heteroscedastic(
     n: int = 400,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """Two curves that cross, with heteroscedastic noise of different levels.
 
     The Bunch also holds the noise standard deviations ``std_test`` of shape (n_test, 2).
@@ -108,7 +107,7 @@ def heteroscedastic(
         return noise * relative[:, None] * [1.0, ratio]
 
     data = observe(strands, std, rng.uniform(0, END, n), rng.choice(2, n), n_test, rng)
-    return Bunch(**data, std_test=std(data.X_test[:, 0]))
+    return Dataset(**data, std_test=std(data.X_test[:, 0]))
 
 
 def rare(
@@ -118,7 +117,7 @@ def rare(
     n: int = 1000,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """Two curves that cross, one of which produced only a small share of the rows.
 
     Parameters
@@ -153,7 +152,7 @@ def switch(
     n: int = 400,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """One process left of a switch point in the input, another one right of it.
 
     The switch point, ``switch``, is drawn from the middle 60 % of the range [0, 10]; right of it,
@@ -206,7 +205,7 @@ def trajectories(
     n: int = 600,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """Multi-target tracking: targets that pass each other, observed with uniform clutter.
 
     Targets move along a line for ten units of time at nearly constant velocity; every two pass
@@ -262,7 +261,7 @@ def steps(
     n: int = 200,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """A step function on [-1, 1]: constant levels with jumps of about one.
 
     A composition of smooth functions can represent it, by warping the input first; a single
@@ -292,7 +291,7 @@ def steps(
     levels = np.concatenate([[0.0], np.cumsum(heights)])
     x, x_test = rng.uniform(-1, 1, n), rng.uniform(-1, 1, n_test)
     f, f_test = (levels[np.searchsorted(places, at)] for at in (x, x_test))
-    return Bunch(
+    return Dataset(
         X=x[:, None],
         y=f + noise * rng.standard_normal(n),
         process=np.zeros(n, int),

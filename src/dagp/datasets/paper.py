@@ -3,11 +3,10 @@
 from typing import Literal
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from dagp.core.random import as_random_state
 from dagp.core.typing import RandomState
-from dagp.datasets.curves import one_input
+from dagp.datasets.curves import Dataset, one_input
 
 System = Literal["mixed", "default", "short"]
 
@@ -18,7 +17,7 @@ def noise_separation(
     n: int = 1000,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """One smooth function with uniform outliers.
 
     Process 0 is ``y = cos(πx/2) exp(−(x/2)²)`` plus normal noise, process 1 the outliers, uniform
@@ -60,7 +59,7 @@ def multimodal(
     n: int = 350,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """Three functions observed at the same inputs; two of them coincide in places.
 
     Parameters
@@ -107,7 +106,7 @@ def cartpole(
     noise: float = 0.1,
     wrap_angle: bool = True,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """Transitions of two cart-pole systems with different poles.
 
     A row is the state before an action (cart position and velocity, pole angle and velocity) and
@@ -145,7 +144,7 @@ def cartpole(
 
     X, y, process = draw(n)
     X_test, y_test, process_test = draw(n_test)
-    return Bunch(
+    return Dataset(
         X=X,
         y=y,
         process=process,

@@ -4,10 +4,9 @@ import math
 from typing import Literal
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from dagp.core.typing import RandomState
-from dagp.datasets.curves import check_common, separable, wave
+from dagp.datasets.curves import Dataset, check_common, separable, wave
 
 Touch = Literal["point", "curve"]
 
@@ -18,7 +17,7 @@ def sheets(
     n: int = 800,
     n_test: int = 1024,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """Two smooth surfaces over the square [−1, 1]² that touch without crossing.
 
     Process 1 is the upper one. Along a curve, only smoothness favours touching over crossing.
@@ -67,7 +66,7 @@ def sheets(
     truth, std = functions(X), np.full((n, 2), noise)
     side = np.linspace(-1, 1, math.isqrt(n_test))
     grid = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
-    return Bunch(
+    return Dataset(
         X=X,
         y=truth[np.arange(n), process] + noise * rng.standard_normal(n),
         process=process,

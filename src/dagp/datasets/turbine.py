@@ -3,10 +3,9 @@
 import numpy as np
 from scipy.signal import lfilter
 from scipy.special import ndtr
-from sklearn.utils import Bunch
 
 from dagp.core.typing import RandomState
-from dagp.datasets.curves import check_common, check_whole, one_input
+from dagp.datasets.curves import Dataset, check_common, check_whole, one_input
 
 RATED = 2000.0
 """Rated power, in kW."""
@@ -26,7 +25,7 @@ def turbine(
     clutter: float = 0.01,
     n_test: int = 1000,
     random_state: RandomState = None,
-) -> Bunch:
+) -> Dataset:
     """Ten-minute means of a wind turbine: wind speed in m/s, power in kW.
 
     Process 0 is healthy operation: a curve from cut-in to rated power, with noise that is largest
@@ -102,7 +101,7 @@ def turbine(
     found = one_input(
         wind, RATED * y, process, grid, RATED * functions(grid), separable=clear, states=states
     )
-    return Bunch(**found | {"feature_names": ["wind speed"], "target_names": ["power"]})
+    return Dataset(**found | {"feature_names": ["wind speed"], "target_names": ["power"]})
 
 
 def _separable(truth: np.ndarray, std: np.ndarray, own: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dagp.estimator import DAGP
 
 MODEL, CHECKPOINT = "model", "checkpoint"
-_RUN_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "resume")
+_RUN_SETTINGS = ("callbacks", "verbose", "progress", "checkpoint", "checkpoint_every", "resume")
 """Settings of a single run, which are not saved."""
 PROCEDURE = "0.3.0"
 """Version of the sequence of training runs; a checkpoint of another one cannot be resumed."""

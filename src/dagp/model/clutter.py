@@ -9,7 +9,7 @@ import numpy as np
 
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
-from dagp.model.parameters import Parameter, Prior, parameter
+from dagp.model.parameters import Numbers, Parameter, ParameterLike, Prior, parameter
 from dagp.model.process import LOG_2PI, BuildContext, Components, Process, ProcessPrior, observed
 from dagp.model.sparse_gp import Marginals
 
@@ -160,8 +160,8 @@ class Noise(ProcessPrior):
     """
 
     clutter: ClassVar[bool] = True
-    mean: Any = None
-    std: Any = None
+    mean: Numbers | None = None
+    std: ParameterLike = None
     std_prior: Prior | None = None
     shape: Literal["normal", "uniform"] | None = None
 

@@ -6,7 +6,6 @@ The search trains a single layer; `deepened` turns it into a stack of layers.
 import dataclasses
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -18,7 +17,7 @@ from dagp.model.gp import GP, GPProcess, with_noise_gp
 from dagp.model.kernel import Kernel, Product, Sum
 from dagp.model.kernels import SquaredExponential
 from dagp.model.means import Identity, Mean, Projection
-from dagp.model.parameters import Prior, parameter
+from dagp.model.parameters import ParameterLike, Prior, parameter
 from dagp.model.process import BuildContext, Process, ProcessPrior
 from dagp.model.sparse_gp import SparseGP
 from dagp.model.variational import DiagonalGaussian
@@ -56,7 +55,7 @@ class DeepGP(ProcessPrior, GatePrior):
     kernel: Kernel | None = None
     inner_kernel: Kernel | None = None
     mean: Mean | None = None
-    noise_std: Any = None
+    noise_std: ParameterLike = None
     noise_prior: Prior | None = None
     noise_gp: GP | None = None
     samples: int = 6

@@ -18,7 +18,7 @@ from dagp.model.gates import GatePrior, GPGate, unitless
 from dagp.model.kernel import Kernel
 from dagp.model.kernels import SquaredExponential
 from dagp.model.means import Centred, InUnits, Mean
-from dagp.model.parameters import LogNormal, Parameter, Prior, parameter
+from dagp.model.parameters import LogNormal, Parameter, ParameterLike, Prior, parameter
 from dagp.model.process import (
     LOG_2PI,
     BuildContext,
@@ -236,7 +236,7 @@ class GP(ProcessPrior, GatePrior):
 
     kernel: Kernel | None = None
     mean: Mean | None = None
-    noise_std: Any = None
+    noise_std: ParameterLike = None
     noise_prior: Prior | None = None
     noise_gp: "GP | None" = None
 

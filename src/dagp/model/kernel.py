@@ -6,9 +6,8 @@ add and multiply; ``active`` restricts one to some of the input columns.
 
 import abc
 import dataclasses
-import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -19,6 +18,7 @@ from dagp.core.tags import storable
 from dagp.core.typing import Array, Columns, Float, Inputs, PerPoint, Scalar
 from dagp.model.parameters import (
     Parameter,
+    ParameterLike,
     is_parameter,
     map_parameters,
     parameter,
@@ -28,24 +28,34 @@ from dagp.model.parameters import (
 Point = Float[Array, " D"]
 
 
-def positive_field(name: str) -> Any:
-    """A field for a positive parameter: a number, numbers, a `Parameter`, or nothing."""
-    return eqx.field(default=None, converter=functools.partial(parameter, name=name))
+# Fields call `eqx.field` with these converters directly: through a function of ours, type checkers
+# would not see the converter, and would refuse numbers.
+def positive(name: str) -> Callable[[ParameterLike], Parameter]:
+    """Converter of a field for a positive parameter: a number, numbers, a `Parameter`, or None."""
+
+    def convert(value: ParameterLike) -> Parameter:
+        return parameter(value, name=name)
+
+    return convert
 
 
-def _as_columns(active: Columns | None) -> tuple[int, ...] | None:
+def as_columns(active: Columns | None) -> tuple[int, ...] | None:
+    """Converter of a field for the active columns."""
     return None if active is None else tuple(int(column) for column in active)
 
 
-def columns_field() -> Any:
-    """A field for the active columns."""
-    return eqx.field(default=None, converter=_as_columns, static=True)
+if TYPE_CHECKING:
+    # As a field of a module, it would be the first argument of every kernel to type checkers.
+    class _Restricted:
+        active: tuple[int, ...] | None
+else:
+
+    class _Restricted(eqx.Module):
+        active: eqx.AbstractVar[tuple[int, ...] | None]
 
 
-class Kernel(eqx.Module):
+class Kernel(_Restricted, eqx.Module):
     """A covariance function."""
-
-    active: eqx.AbstractVar[tuple[int, ...] | None]
 
     @abc.abstractmethod
     def evaluate(self, a: Point, b: Point) -> Scalar:
@@ -114,8 +124,8 @@ class Constant(Kernel):
     2.0
     """
 
-    variance: Parameter = positive_field("variance")
-    active: tuple[int, ...] | None = columns_field()
+    variance: Parameter = eqx.field(default=None, converter=positive("variance"))
+    active: tuple[int, ...] | None = eqx.field(default=None, converter=as_columns, static=True)
 
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return self.variance.value + 0.0 * a[0]

@@ -6,13 +6,14 @@ Parameters are in the user's units; one left out is chosen from the data (length
 import abc
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Inputs, Scalar
-from dagp.model.kernel import Kernel, Point, columns_field, positive_field
+from dagp.model.kernel import Kernel, Point, as_columns, positive
 from dagp.model.parameters import Parameter
 
 _Distances = Float[Array, "*pairs"]
@@ -25,9 +26,9 @@ class _Stationary(Kernel):
     A subclass states the correlation as a function of r².
     """
 
-    lengthscale: Parameter = positive_field("lengthscale")
-    variance: Parameter = positive_field("variance")
-    active: tuple[int, ...] | None = columns_field()
+    lengthscale: Parameter = eqx.field(default=None, converter=positive("lengthscale"))
+    variance: Parameter = eqx.field(default=None, converter=positive("variance"))
+    active: tuple[int, ...] | None = eqx.field(default=None, converter=as_columns, static=True)
 
     @abc.abstractmethod
     def correlation(self, squared_distance: _Distances) -> _Distances:
@@ -188,10 +189,10 @@ class RationalQuadratic(Kernel):
     2.0
     """
 
-    lengthscale: Parameter = positive_field("lengthscale")
-    variance: Parameter = positive_field("variance")
-    alpha: Parameter = positive_field("alpha")
-    active: tuple[int, ...] | None = columns_field()
+    lengthscale: Parameter = eqx.field(default=None, converter=positive("lengthscale"))
+    variance: Parameter = eqx.field(default=None, converter=positive("variance"))
+    alpha: Parameter = eqx.field(default=None, converter=positive("alpha"))
+    active: tuple[int, ...] | None = eqx.field(default=None, converter=as_columns, static=True)
 
     def evaluate(self, a: Point, b: Point) -> Scalar:
         alpha, z = self.alpha.value, (a - b) / self.lengthscale.value
@@ -227,10 +228,10 @@ class Periodic(Kernel):
     True
     """
 
-    period: Parameter = positive_field("period")
-    lengthscale: Parameter = positive_field("lengthscale")
-    variance: Parameter = positive_field("variance")
-    active: tuple[int, ...] | None = columns_field()
+    period: Parameter = eqx.field(default=None, converter=positive("period"))
+    lengthscale: Parameter = eqx.field(default=None, converter=positive("lengthscale"))
+    variance: Parameter = eqx.field(default=None, converter=positive("variance"))
+    active: tuple[int, ...] | None = eqx.field(default=None, converter=as_columns, static=True)
 
     def evaluate(self, a: Point, b: Point) -> Scalar:
         z = jnp.sin(np.pi * (a - b) / self.period.value) / self.lengthscale.value
@@ -262,8 +263,8 @@ class Linear(Kernel):
     24.0
     """
 
-    variance: Parameter = positive_field("variance")
-    active: tuple[int, ...] | None = columns_field()
+    variance: Parameter = eqx.field(default=None, converter=positive("variance"))
+    active: tuple[int, ...] | None = eqx.field(default=None, converter=as_columns, static=True)
 
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return jnp.sum(self.variance.value * a * b)
@@ -290,8 +291,8 @@ class White(Kernel):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
-    variance: Parameter = positive_field("variance")
-    active: tuple[int, ...] | None = columns_field()
+    variance: Parameter = eqx.field(default=None, converter=positive("variance"))
+    active: tuple[int, ...] | None = eqx.field(default=None, converter=as_columns, static=True)
 
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return self.variance.value * jnp.all(a == b)

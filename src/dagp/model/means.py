@@ -1,8 +1,7 @@
 """Mean functions of a GP prior, in the user's units."""
 
 import abc
-from functools import partial
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,12 +9,16 @@ import numpy as np
 
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Inputs, Outputs
-from dagp.model.parameters import Parameter, parameter
+from dagp.model.parameters import Parameter, ParameterLike, parameter
 
 
-def _real(name: str) -> Any:
-    """A field for an unconstrained parameter that starts at zero."""
-    return eqx.field(default=0.0, converter=partial(parameter, support="real", name=name))
+def _real(name: str) -> Callable[[ParameterLike], Parameter]:
+    """Converter of a field for an unconstrained parameter; see `dagp.model.kernel.positive`."""
+
+    def convert(value: ParameterLike) -> Parameter:
+        return parameter(value, support="real", name=name)
+
+    return convert
 
 
 class Mean(eqx.Module):
@@ -57,7 +60,7 @@ class Constant(Mean):
     [[3.0], [3.0]]
     """
 
-    constant: Parameter = _real("constant")
+    constant: Parameter = eqx.field(default=0.0, converter=_real("constant"))
 
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
         return jnp.broadcast_to(self.constant.in_user_units, (X.shape[0], 1))
@@ -83,8 +86,8 @@ class Linear(Mean):
     [[7.0]]
     """
 
-    slope: Parameter = _real("slope")
-    intercept: Parameter = _real("intercept")
+    slope: Parameter = eqx.field(default=0.0, converter=_real("slope"))
+    intercept: Parameter = eqx.field(default=0.0, converter=_real("intercept"))
 
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
         slope = jnp.broadcast_to(self.slope.in_user_units, X.shape[1:])

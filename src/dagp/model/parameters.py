@@ -6,8 +6,8 @@ the data, in which priors and results are stated; `value` is in standardised uni
 
 import abc
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, overload
 
 import equinox as eqx
 import jax
@@ -20,6 +20,10 @@ from dagp.core.typing import Array, Float, Scalar
 
 Support = Literal["real", "positive"]
 Tree = TypeVar("Tree")
+Part = TypeVar("Part", bound=eqx.Module)
+"""A kernel or mean function."""
+Numbers = float | Sequence[float] | np.floating[Any] | np.integer[Any] | Array
+"""A number, or one per input or output."""
 
 
 class Prior(eqx.Module):
@@ -50,7 +54,7 @@ class LogNormal(Prior):
     median: Array
     std: Array
 
-    def __init__(self, median: Any, std: float = 1.0):
+    def __init__(self, median: Numbers, std: float = 1.0):
         self.median = _positive(median, "median")
         self.std = _positive(std, "std")
 
@@ -176,10 +180,14 @@ class Parameter(eqx.Module):
         return dataclasses.replace(self, raw=np.asarray(raw))
 
 
+ParameterLike = Numbers | Parameter | None
+"""What users give for a parameter: a number or several, a `Parameter`, or nothing."""
+
+
 def parameter(
-    value: Any = None,
+    value: ParameterLike = None,
     *,
-    default: Any = 1.0,
+    default: Numbers = 1.0,
     support: Support = "positive",
     prior: Prior | None = None,
     tie: str | None = None,
@@ -228,6 +236,14 @@ def parameter(
     return Parameter(raw, np.asarray(unit), prior, support, False, automatic, tie or share)
 
 
+@overload
+def fixed(value: Numbers | Parameter, *, support: Support = ...) -> Parameter: ...
+
+
+@overload
+def fixed(value: Part, *, support: Support = ...) -> Part: ...
+
+
 def fixed(value: Any, *, support: Support = "positive") -> Any:
     """A parameter that is not trained; of a kernel or mean function, all of its parameters.
 
@@ -246,7 +262,7 @@ def fixed(value: Any, *, support: Support = "positive") -> Any:
     >>> fixed(kernels.SquaredExponential(2.0, 1.0)).variance.frozen
     True
     """
-    if isinstance(value, eqx.Module) and not is_parameter(value):
+    if isinstance(value, eqx.Module) and not isinstance(value, Parameter):
         return map_parameters(fixed, value)
     return dataclasses.replace(parameter(value, support=support), frozen=True)
 

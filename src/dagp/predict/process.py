@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -63,9 +63,13 @@ class FittedProcess:
         """`share_` under its name before version 0.2."""
         return self.share_
 
-    def predict(
-        self, X: Table, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    @overload
+    def predict(self, X: Table, return_std: Literal[False] = False) -> np.ndarray: ...
+    @overload
+    def predict(self, X: Table, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+    @overload
+    def predict(self, X: Table, return_std: bool) -> Any: ...
+    def predict(self, X: Table, return_std: bool = False) -> Any:
         """Mean (N,) or (N, P) of the latent function.
 
         Parameters

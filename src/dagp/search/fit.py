@@ -1,5 +1,6 @@
 """Fit of a problem by collapsed or concrete inference, in full batch, minibatches or a stream."""
 
+import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ import jax
 import numpy as np
 
 from dagp.core.errors import FitError
+from dagp.core.log import logger
 from dagp.core.sharding import any_worker, shard_rows
 from dagp.core.tags import storable
 from dagp.inference.concrete import Concrete, initial_concrete_state, train_concrete, with_natural_q
@@ -75,14 +77,14 @@ class Options(NamedTuple):
 
 
 def joint_callback(callbacks: Sequence[Callback], verbose: int) -> Callback:
-    """One callback for all of the user's and for `verbose`; true if any returns true."""
+    """One callback for all callbacks and for the log; true if any returns true.
+
+    A line of the log has level INFO if `verbose`, otherwise DEBUG.
+    """
+    level = logging.INFO if verbose else logging.DEBUG
 
     def callback(progress: Progress) -> bool:
-        if verbose:
-            print(
-                f"{progress.phase}: start {progress.start}, step {progress.step}, "
-                f"ELBO {progress.bound:.2f}"
-            )
+        logger.log(level, "%s: start %d, step %d, ELBO %.2f", *progress)
         # A list, so that every callback is called.
         return any_worker(any([bool(each(progress)) for each in callbacks]))  # noqa: C419
 
