@@ -88,6 +88,11 @@ def test_ctrl_c_keeps_what_was_done(place, tmp_path, monkeypatch):
     note = tmp_path / "m.dagp.checkpoint"
     assert storage.describe(note).kind == "checkpoint"
     assert "checkpoint" in run("info", note).stdout
+    # Progress is not thrown away unasked.
+    answer = run(*command)
+    assert answer.exit_code == 2
+    assert "--resume continues it, --force discards it" in answer.stderr
+    assert note.exists()
     answer = run(*command, "--resume", "--seed", "1")
     assert answer.exit_code == 2
     assert "other data or settings" in answer.stderr

@@ -19,6 +19,7 @@ from dagp import DAGP, GP, Noise, Uniform, datasets, fitting, fixed, kernels
 from dagp.describe import summary
 from dagp.inference import train
 from dagp.predict import posterior
+from dagp.tables.columns import Columns
 
 QUICK = {"n_init": 2, "tol": 1e-3, "inducing": 12, "random_state": 0}
 
@@ -295,7 +296,8 @@ def test_summary_and_html(fitted):
 
 
 def test_a_kernel_in_words_has_a_number_for_every_column():
-    words = summary._function(kernels.Periodic(period=[3.0, 24.0], lengthscale=0.5, variance=4.0))
+    kernel = kernels.Periodic(period=[3.0, 24.0], lengthscale=0.5, variance=4.0)
+    words = summary._function(kernel, Columns(()))
     assert words == "Periodic, length scale 0.5, period 3, 24, std 2"
 
 

@@ -79,7 +79,7 @@ def fit(
     began = time.monotonic()
     with join_workers() as writes_files:
         model, training = _prepare(data, settings)
-        checkpoint = _checkpoint_path(out, resume)
+        checkpoint = _checkpoint_path(out, resume, force)
         run = {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every}
         model.set_params(resume=resume, **run)
         with warnings_as_notes() as notes:
@@ -125,13 +125,14 @@ def _process_count(text: str) -> int | str:
     return int(text)
 
 
-def _checkpoint_path(out: Path, resume: bool) -> Path:
-    """The checkpoint of a model file; a message tells whether an existing one is used."""
+def _checkpoint_path(out: Path, resume: bool, force: bool) -> Path:
+    """The checkpoint of a model file; one of an earlier fit is used or discarded if asked for."""
     path = out.with_name(f"{out.name}.checkpoint")
     if resume and not path.exists():
         print_message(f"There is no checkpoint {path}: the fit starts from the beginning.")
-    if path.exists() and not resume:
-        print_message(f"The checkpoint {path} of an earlier fit is ignored; --resume continues it.")
+    if path.exists() and not resume and not force:
+        choice = "--resume continues it, --force discards it"
+        raise InputError(f"{path} is the checkpoint of an earlier fit; {choice}.")
     return path
 
 

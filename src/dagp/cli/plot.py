@@ -13,6 +13,7 @@ from dagp.cli.models import Model, load_model, rows_to_show
 from dagp.cli.progress import warnings_as_notes
 from dagp.cli.spelling import suggestion
 from dagp.estimator import DAGP
+from dagp.files.atomic import replace
 
 
 def plot(
@@ -69,7 +70,8 @@ def save_overview(
         ax.set_ylabel(target or ax.get_ylabel(), parse_math=False)
     figure: Any = axes[0].figure
     try:
-        figure.savefig(path, dpi=150)
+        kind = path.suffix.removeprefix(".") or "png"
+        replace(path, lambda file: figure.savefig(file, format=kind, dpi=150))
     except ValueError as error:
         raise InputError(f"Cannot write {path}: {error}.") from error
     figures.plt.close(figure)
