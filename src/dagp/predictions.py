@@ -61,10 +61,10 @@ class Predictions(Density):
         names = self.target_names_ or (["prediction"] if outputs == 1 else numbered)
 
         def moments(complete: np.ndarray) -> np.ndarray:
-            mixture = self.posterior_.mixture(complete, flat=False)
+            mixture = self.posterior_.mixture(complete, flat=self.flat_)
             return np.stack([mixture.mean(), np.sqrt(mixture.variance())], axis=1)
 
-        found = rows.each(moments, 2, outputs)[..., *((0,) if self.flat_ else ())]
+        found = rows.each(moments, 2, *(() if self.flat_ else (outputs,)))
         mean, std = (rows.framed(found[:, part], names, output) for part in (0, 1))
         return (mean, std) if return_std else mean
 

@@ -18,8 +18,8 @@ from dagp import DAGP
 from dagp.cli import app, frames
 from dagp.cli.app import InputError
 from dagp.cli.cells import Part
-from dagp.cli.progress import Pace
 from dagp.cli.writing import Digits, Field, parse_digits, significant_digits, write_csv
+from dagp.describe.progress import Pace
 
 QUICK = ("--processes", "1", "--starts", "1", "--inducing", "9", "--tol", "0.1")
 N = 60

@@ -14,7 +14,8 @@ FOLDER = Path(__file__).parent / "format3"
 
 @pytest.fixture
 def expected():
-    return np.load(FOLDER / "plain.npz")
+    with np.load(FOLDER / "plain.npz") as arrays:
+        return dict(arrays)
 
 
 def test_it_predicts_as_it_did(expected):

@@ -17,7 +17,7 @@ __all__ = ["check"]
 
 SPEAKS = (Path(dagp.__file__).parent, "sklearn/utils/validation.py")
 """Who may refuse data."""
-WORDS = ("inducing=", "needed a jitter")
+WORDS = ("inducing=", "needed a jitter", "warm_start: the data lie elsewhere")
 """Of the plain warnings that a fit may give."""
 FAR = (1e3, 1e9)
 """How far from the data, in units of their extent, predictions are asked for."""
@@ -38,8 +38,9 @@ def check(case: Case) -> str:
             _in_words(error)
             answer = f"refused: {type(error).__name__}: {error}"
         else:
-            kept = data.part(_rows_of_last_fit(case, data))
-            _sound(case, model, kept)
+            given = data.part(_rows_of_last_fit(case))
+            _attributes(case, model, given)
+            _sound(case, model, given.part(_complete(given)))
             answer = "fitted"
     for warning in caught:
         _allowed(warning)
@@ -61,9 +62,11 @@ def _fitted(case: Case, data: Data) -> DAGP:
     return model.fit(data.X, data.y, data.weight, data.labels)
 
 
-def _rows_of_last_fit(case: Case, data: Data) -> slice | np.ndarray:
-    if case.way == "stream" and case.rows > 1:
-        return slice(-(-case.rows // 2), None)
+def _rows_of_last_fit(case: Case) -> slice:
+    return slice(-(-case.rows // 2) if case.way == "stream" and case.rows > 1 else 0, None)
+
+
+def _complete(data: Data) -> np.ndarray:
     return ~np.isnan(np.column_stack([data.X, data.y])).any(axis=1)
 
 
@@ -85,7 +88,6 @@ def _allowed(warning: warnings.WarningMessage) -> None:
 
 
 def _sound(case: Case, model: DAGP, data: Data) -> None:
-    _attributes(case, model, data)
     X = np.concatenate([data.X, _places(data.X)])
     _predictions(model, X)
     _densities(case, model, data)
@@ -118,11 +120,15 @@ def _attributes(case: Case, model: DAGP, data: Data) -> None:
     assert model.responsibilities_.shape == (N, K)
     assert model.assignment_.shape == (N,)
     assert model.active_.shape == (K,)
-    _distributions(model.responsibilities_)
+    used = ~np.isnan(data.X).any(axis=1) & ~np.isnan(data.y.reshape(N, -1)).all(axis=1)
+    np.testing.assert_array_equal(model.used_mask_, used)
+    assert np.isnan(model.responsibilities_[~used]).all()
+    assert np.all(model.assignment_[~used] == -1)
+    _distributions(model.responsibilities_[used])
     _finite(lower_bound_=model.lower_bound_, lower_bounds_=model.lower_bounds_)
     assert case.processes == () or len(case.processes) == K
     if data.labels is not None and case.way != "stream":
-        known = np.flatnonzero(data.labels >= 0)
+        known = np.flatnonzero((data.labels >= 0) & used)
         np.testing.assert_array_equal(model.assignment_[known], data.labels[known])
 
 
@@ -178,7 +184,7 @@ def _processes(model: DAGP, X: np.ndarray) -> None:
 def _views(case: Case, model: DAGP, data: Data) -> None:
     assert "processes in use" in model.summary(verbose=True)
     assert str(model.explain(data.X[0], data.y[0]))
-    assert np.all(model.outliers() < len(data.X))
+    assert np.all(model.outliers() < len(model.index_))
     if case.outputs > 1:
         return
     mixture = model.predict_mixture(data.X[:5])

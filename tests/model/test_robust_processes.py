@@ -143,6 +143,7 @@ def place(tmp_path_factory):
 
 WORDS = {
     "fit": "fit data.csv -t y --processes 1 --starts 1 --max-iter 50 -o model.dagp",
+    "init": "init data.csv -o config.toml",
     "predict": "predict model.dagp data.csv -o out.csv",
     "plot": "plot model.dagp -o figure.png",
     "report": "report model.dagp -o report.html",

@@ -558,7 +558,7 @@ def test_entries_that_a_parameter_does_not_have_are_not_saved(tmp_path):
 
 
 def test_a_checkpoint_is_of_these_columns(tmp_path, monkeypatch):
-    monkeypatch.setattr(modelfile, "discard_checkpoint", lambda _: None)
+    monkeypatch.setattr("dagp.estimator.discard_checkpoint", lambda _: None)
     path = tmp_path / "checkpoint"
     model = fit(frame(), checkpoint=path, checkpoint_every=0)
     again = fit(frame(), checkpoint=path, resume=True)
