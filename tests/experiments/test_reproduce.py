@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.gpr import GPR
+from dagp.baselines.mdn import MDN
 from dagp.baselines.mlp import MLP
 from dagp.cli import app
 from dagp.experiments import capabilities, runner
@@ -148,6 +149,13 @@ def test_capabilities_are_shown_not_stated():
     text = capabilities.markdown({"MLP": {"scalable": True}, "Boaster": {"scalable": False}})
     assert "| MLP | – | ✓ | –" in text
     assert "| Boaster | – | ✗ | –" in text
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_demonstrations_come_in_the_order_of_the_models(jobs):
+    found = list(capabilities.demonstrations([MLP, MDN], jobs))
+    assert found[0] == {"scalable": True}
+    assert set(found[1]) == set(capabilities.declared(MDN).names())
 
 
 def test_every_declared_capability_has_a_task():

@@ -58,7 +58,7 @@ def reproduce(
         if name in planned:
             _run_experiment(name, planned[name], folder, jobs)
         else:
-            _run_capabilities(folder, chosen)
+            _run_capabilities(folder, chosen, jobs)
         if figures and name in FIGURES:
             for figure in FIGURES[name](folder, FIRST_SEED, quick):
                 console.print(f"[bold]{figure}[/bold]")
@@ -119,14 +119,16 @@ def _fits(planned: list[Task], record: Path, jobs: int, title: str) -> list[Row]
         return run(planned, record, jobs=jobs, callback=show)
 
 
-def _run_capabilities(folder: Path, chosen: list[str] | None) -> None:
+def _run_capabilities(folder: Path, chosen: list[str] | None, jobs: int) -> None:
     """Run the capability checks and write their table."""
     results: dict[str, dict[str, bool]] = {}
     with bars.Progress(console=console) as progress:
         known = {n: m for n, m in capabilities.MODELS.items() if chosen is None or n in chosen}
         bar = progress.add_task("Capabilities", total=len(known))
-        for name, model in known.items():
-            results[name] = capabilities.demonstrate(model)
+        for name, shown in zip(
+            known, capabilities.demonstrations(known.values(), jobs), strict=True
+        ):
+            results[name] = shown
             progress.advance(bar)
     folder.mkdir(parents=True, exist_ok=True)
     table = folder / "capabilities.md"

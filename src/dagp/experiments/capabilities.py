@@ -3,10 +3,11 @@
 A tick means that the class declares the capability and passed its experiment in this run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.metrics import adjusted_rand_score
 
 from dagp.baselines.bnnlv import BNNLV
@@ -164,6 +165,14 @@ PROBES: dict[str, Callable[[Any], bool]] = {
 def demonstrate(model: Any) -> dict[str, bool]:
     """Whether the experiment of each declared capability succeeds."""
     return {name: PROBES[name](model) for name in declared(model).names()}
+
+
+def demonstrations(models: Iterable[Any], jobs: int = 1) -> Iterator[dict[str, bool]]:
+    """`demonstrate` of every model in its order, so many at a time."""
+    if jobs == 1:
+        return map(demonstrate, models)
+    pool: Any = Parallel(n_jobs=jobs, backend="loky", return_as="generator")
+    return pool(delayed(demonstrate)(model) for model in models)
 
 
 def markdown(shown: Mapping[str, Mapping[str, bool]]) -> str:
