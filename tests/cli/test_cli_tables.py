@@ -1,5 +1,8 @@
 """Tables on the command line: what is understood, and what is said about the rest."""
 
+import os
+import threading
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -312,3 +315,44 @@ def test_both_readers_find_the_same(tmp_path, monkeypatch):
         assert fast == slow, path.read_bytes()
         found.append(isinstance(fast, list))
     assert 100 < sum(found) < 390  # some are read, some are refused
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def test_utf_16_that_is_cut_short_is_refused(tmp_path):
+    path = tmp_path / "cut.csv"
+    path.write_bytes("x,y\n1,2\n3,4\n".encode("utf-16")[:-3])
+    answer = run("fit", path, "-t", "y", "-o", tmp_path / "m.dagp")
+    assert answer.exit_code == 2
+    assert "UTF-16 that is cut short or damaged" in answer.stderr
+
+
+@pytest.mark.parametrize("count", ["1e30", "100000000", "9" * 5000, "0"])
+def test_numbers_of_processes_that_cannot_be_are_refused_at_once(tmp_path, count):
+    path = tmp_path / "data.csv"
+    path.write_text("x,y\n1,2\n3,4\n")
+    answer = run("fit", path, "-t", "y", "--processes", count, "-o", tmp_path / "m.dagp")
+    assert answer.exit_code == 2
+    assert "--processes must be auto or a number from 1 to 1000" in answer.stderr
+    assert len(answer.stderr) < 300
+
+
+def test_a_pipe_is_read_as_a_file_is(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = "x,y\n1,2\n3,not a number\n5,6\n7,8\n"
+    writer = threading.Thread(target=lambda: pipe.write_text(text), daemon=True)
+    writer.start()
+    answer = run("fit", pipe, "-t", "y", "-o", tmp_path / "m.dagp")
+    writer.join(timeout=20)
+    assert answer.exit_code == 2
+    assert "row 3, column 'y'" in answer.stderr
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "nul\0name"])
+def test_names_that_no_file_can_have_are_refused(tmp_path, name):
+    answer = run("fit", name, "-t", "y", "-o", tmp_path / "m.dagp")
+    assert answer.exit_code == 2
+    assert len(answer.stderr) < 250

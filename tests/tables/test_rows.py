@@ -172,3 +172,11 @@ def test_missing_outputs_are_filled_from_the_nearest_row():
     np.testing.assert_array_equal(found[~np.isnan(y)], y[~np.isnan(y)])
     assert np.isfinite(found).all()
     assert found[1, 2] == 3.0
+
+
+def test_weights_that_would_overflow_are_refused():
+    X, y = polluted()
+    weight = np.ones(N)
+    weight[12] = 1e300
+    with pytest.raises(ValueError, match="must not exceed 1e\\+15, row 12 has 1e\\+300"):
+        DAGP(1, missing="drop", **SETTINGS).fit(X, y, sample_weight=weight)

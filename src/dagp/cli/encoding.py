@@ -28,6 +28,7 @@ def survey_bytes(name: str, file: BinaryIO) -> TextBytes:
     file.seek(0)
     block = file.read(_BLOCK)
     if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        _check_utf16(name, file)
         return TextBytes("utf-16", [], False)
     lines.add(block.removeprefix(codecs.BOM_UTF8))
     while block:
@@ -40,6 +41,17 @@ def survey_bytes(name: str, file: BinaryIO) -> TextBytes:
     return TextBytes(
         "latin-1", [f"{name} is not UTF-8; it is read as Latin-1."], lines.one_row_each()
     )
+
+
+def _check_utf16(name: str, file: BinaryIO) -> None:
+    """Raise InputError for a file of UTF-16 that is cut short or damaged."""
+    decoder = codecs.getincrementaldecoder("utf-16")()
+    file.seek(0)
+    whole = True
+    while whole and (block := file.read(_BLOCK)):
+        whole = _decodes(decoder, block)
+    if not (whole and _decodes(decoder, b"", final=True)):
+        raise InputError(f"{name} is UTF-16 that is cut short or damaged; export it again.")
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:

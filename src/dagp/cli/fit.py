@@ -29,6 +29,7 @@ from dagp.files import modelfile
 from dagp.files.atomic import discard
 from dagp.tables.columns import Columns
 from dagp.tables.kinds import Number
+from dagp.tables.settings import MOST_PROCESSES
 from dagp.tables.validation import check_data
 
 
@@ -120,8 +121,11 @@ def _process_count(text: str) -> int | str:
     """The value of --processes."""
     if text == "auto":
         return text
-    if not (text.isdecimal() and int(text) > 0):
-        raise InputError(f"--processes must be auto or a number of at least 1, got {text!r}.")
+    digits = text.lstrip("0")
+    if not (text.isdecimal() and digits and len(digits) <= len(str(MOST_PROCESSES))):
+        shown = text if len(text) < 40 else f"{text[:20]}… ({len(text)} characters)"
+        expected = f"--processes must be auto or a number from 1 to {MOST_PROCESSES}"
+        raise InputError(f"{expected}, got {shown!r}.")
     return int(text)
 
 

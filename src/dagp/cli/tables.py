@@ -46,19 +46,34 @@ def open_table(
 def _bytes(path: str) -> BinaryIO:
     """Open a file for reading, with errors for the user."""
     if path == STDIN:
-        # A copy on disk: the table is read twice and may be larger than memory.
-        copy = tempfile.TemporaryFile()  # noqa: SIM115
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        copy.seek(0)
-        return copy  # pyright: ignore[reportReturnType]
+        return _copied(sys.stdin.buffer)
     try:
-        return Path(path).open("rb")
+        file = Path(path).open("rb")  # noqa: SIM115
+        if file.seekable():
+            return file
+        # A pipe, such as that of a process substitution.
+        with file:
+            return _copied(file)
     except FileNotFoundError as error:
         raise InputError(f"There is no file {path}.") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder, not a file.") from error
     except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+        raise InputError(f"Cannot read {_short(path)}: {error.strerror}.") from error
+    except ValueError as error:
+        raise InputError(f"{_short(path)!r} cannot be the name of a file: {error}.") from error
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 100 else f"{path[:100]}…"
+
+
+def _copied(stream: BinaryIO) -> BinaryIO:
+    """A copy on disk: the table is read twice and may be larger than memory."""
+    copy = tempfile.TemporaryFile()  # noqa: SIM115
+    shutil.copyfileobj(stream, copy)
+    copy.seek(0)
+    return copy  # pyright: ignore[reportReturnType]
 
 
 def require_columns(table: Table, wanted: Iterable[str]) -> list[str]:

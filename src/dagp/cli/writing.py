@@ -46,7 +46,7 @@ def parse_digits(text: str) -> Digits:
         return Digits()
     if text == FULL:
         return Digits(None, False)
-    if text.isdecimal() and 1 <= int(text) <= _MOST:
+    if text.isdecimal() and len(text) < 4 and 1 <= int(text) <= _MOST:
         return Digits(int(text), False)
     raise InputError(f"--digits must be auto, full or a number from 1 to {_MOST}, got {text!r}.")
 

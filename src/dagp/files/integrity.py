@@ -17,7 +17,7 @@ from dagp.model.parameters import parameters_of
 from dagp.predict.posterior import CHUNK, Posterior, predictive_shapes
 from dagp.search.fit import Stream
 from dagp.tables.columns import Columns
-from dagp.tables.settings import check_settings
+from dagp.tables.settings import MOST_PROCESSES, check_settings
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -55,9 +55,8 @@ _START = {
     "fate": str,
     "moves": tuple,
 }
-MOST_PROCESSES = 1000
 MOST_ARRAYS = 5000
-"""Limits far above any real model, so that a small file cannot cause hours of computation."""
+"""Far above any real model, so that a small file cannot cause hours of computation."""
 
 
 def _require(condition: Any, message: str) -> None:

@@ -68,8 +68,9 @@ class BuildContext(NamedTuple):
         """Number of inputs, which have a length scale each."""
         return self.inducing.shape[1] if self.groups is None else max(self.groups) + 1
 
-    def kernel(self, kernel: Kernel) -> Kernel:
-        """A kernel of the inputs, in the user's units, as one of the standardised columns."""
+    def kernel(self, kernel: Any) -> Kernel:
+        """A kernel of the inputs, in the user's units, as one of the standardised columns; what is no
+        kernel is refused in words."""
         check_columns(kernel, self.n_inputs)
         if self.groups is None:
             return kernel.in_units(self.x_unit, self.log_variance_unit, self.lengthscale)

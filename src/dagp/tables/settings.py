@@ -15,6 +15,8 @@ from dagp.model.parameters import parameters_of
 from dagp.model.process import ProcessPrior
 from dagp.tables.columns import ROLES, are_roles
 
+MOST_PROCESSES = 1000
+"""Far more than data can tell apart, and few enough to be refused before memory is."""
 AUTO_PROCESSES = 6
 """Number of processes that ``n_processes="auto"`` starts with."""
 
@@ -41,7 +43,10 @@ def _functions(value: Any) -> bool:
 
 _COUNT = "be a whole number of at least 1"
 CONSTRAINTS = {
-    "n_processes": Constraint(lambda v: v == "auto" or _whole(v), f'{_COUNT} or "auto"'),
+    "n_processes": Constraint(
+        lambda v: v == "auto" or (_whole(v) and int(v) <= MOST_PROCESSES),
+        f'{_COUNT} and at most {MOST_PROCESSES}, or "auto"',
+    ),
     "n_init": Constraint(_whole, _COUNT),
     "max_iter": Constraint(_whole, _COUNT),
     "batch_size": Constraint(lambda v: v is None or _whole(v), f"{_COUNT} or None"),

@@ -11,6 +11,8 @@ from dagp.inference.standardize import FAR, Sample, Units
 from dagp.tables.columns import Columns
 from dagp.tables.reading import names, readable, row_labels
 
+HEAVIEST = 1e15
+"""Largest weight of a row: sums of them times squares of numbers must not overflow."""
 _SMALLEST_UNIT = 1e-150
 _LARGEST_OUTPUT = 1e-4
 """Fraction of the largest number that can be squared: squares are summed and divided by noise."""
@@ -193,6 +195,10 @@ def check_weights(sample_weight: Any, rows: int) -> Float[np.ndarray, " N"]:
     if bad.size:
         found = f"row {bad[0]} has {weight[bad[0]]}"
         raise ValueError(f"sample_weight must be finite and non-negative, {found}.")
+    if np.any(bad := weight > HEAVIEST):
+        row = int(np.argmax(bad))
+        found = f"row {row} has {weight[row]:.0e}"
+        raise ValueError(f"sample_weight must not exceed {HEAVIEST:.0e}, {found}: rescale it.")
     if not np.any(weight > 0):
         raise ValueError("sample_weight is zero in every row: no rows are left.")
     return weight
