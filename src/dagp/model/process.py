@@ -69,8 +69,8 @@ class BuildContext(NamedTuple):
         return self.inducing.shape[1] if self.groups is None else max(self.groups) + 1
 
     def kernel(self, kernel: Any) -> Kernel:
-        """A kernel of the inputs, in the user's units, as one of the standardised columns; what is no
-        kernel is refused in words."""
+        """A kernel of the inputs, in the user's units, as one of the standardised columns; anything
+        else is refused in words."""
         check_columns(kernel, self.n_inputs)
         if self.groups is None:
             return kernel.in_units(self.x_unit, self.log_variance_unit, self.lengthscale)
