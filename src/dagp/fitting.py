@@ -3,7 +3,6 @@
 Used by `DAGP.fit` and `dagp fit`; not part of the public interface.
 """
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from dagp.core.errors import SearchWarning
+from dagp.core.errors import SearchWarning, warn
 from dagp.core.precision import numerics
 from dagp.core.random import as_random_state
 from dagp.core.sharding import from_leader, to_host
@@ -138,7 +137,7 @@ def _fit(
     known = data if found.complete else data._replace(inverse=np.full_like(data.inverse, -1))
     estimator.alternatives_ = [_alternative(estimator, given, known, *r) for r in found.rivals]
     if found.verdict.doubted and found.result.status != "stopped":
-        warnings.warn(_doubt(estimator, found, data, given), SearchWarning, stacklevel=3)
+        warn(_doubt(estimator, found, data, given), SearchWarning)
 
 
 def update_estimator(estimator: "DAGP", X: Any, y: Any, sample_weight: Any = None) -> None:
@@ -191,10 +190,8 @@ def _batch_size(estimator: "DAGP", rows: int) -> int | None:
     """The minibatch size, with a default for many rows."""
     if estimator.batch_size is not None or rows <= MANY_ROWS or estimator.inference != "collapsed":
         return estimator.batch_size
-    warnings.warn(
+    warn(
         f"{rows} rows: training in minibatches of {BATCH_ROWS}; batch_size sets another.",
-        UserWarning,
-        stacklevel=4,
     )
     return BATCH_ROWS
 
@@ -207,7 +204,7 @@ def _doubt(estimator: "DAGP", found: Fit, data: Prepared, given: GivenRows) -> s
     )
     if not found.verdict.rows:
         return message + "."
-    rows = [given.labels[given.used][np.argmax(data.inverse == r)] for r in found.verdict.rows]
+    rows = [given.name(int(np.argmax(data.inverse == r))) for r in found.verdict.rows]
     lead = found.ranking[0].bound - found.rivals[0][0].bound
     return (
         f"{message}, or give labels: those of rows {', '.join(map(str, rows))} would decide "
@@ -236,7 +233,7 @@ def _previous(
     else:
         return posterior
     message = f"warm_start: {reason}, so the fit starts afresh."
-    warnings.warn(message, UserWarning, stacklevel=4)
+    warn(message)
     return None
 
 
@@ -254,7 +251,7 @@ def _read_off(
     found /= found.sum(axis=1, keepdims=True)
     shares = shares_of_data(found, rows.weight)
     estimator.posterior_ = posterior
-    estimator.index_, estimator.used_mask_ = given.labels, given.used
+    estimator.index_, estimator.used_mask_ = given.names, given.used
     estimator.responsibilities_ = given.spread(found, np.nan)
     estimator.assignment_ = given.spread(found.argmax(axis=1), -1)
     estimator.active_ = in_use(found, rows.weight)

@@ -62,11 +62,12 @@ class Predictions(Density):
 
         def moments(complete: np.ndarray) -> np.ndarray:
             mixture = self.posterior_.mixture(complete, flat=self.flat_)
-            return np.stack([mixture.mean(), np.sqrt(mixture.variance())], axis=1)
+            spread = [np.sqrt(mixture.variance())] if return_std else []
+            return np.stack([mixture.mean(), *spread], axis=1)
 
-        found = rows.each(moments, 2, *(() if self.flat_ else (outputs,)))
-        mean, std = (rows.framed(found[:, part], names, output) for part in (0, 1))
-        return (mean, std) if return_std else mean
+        found = rows.each(moments, 1 + return_std, *(() if self.flat_ else (outputs,)))
+        mean, *std = (rows.framed(part, names, output) for part in np.moveaxis(found, 1, 0))
+        return (mean, *std) if return_std else mean
 
     def predict_mixture(self, X: Table, noise: bool = True) -> Mixture:
         """Predictive mixture at each row of `X`.

@@ -180,3 +180,24 @@ def test_weights_that_would_overflow_are_refused():
     weight[12] = 1e300
     with pytest.raises(ValueError, match="must not exceed 1e\\+15, row 12 has 1e\\+300"):
         DAGP(1, missing="drop", **SETTINGS).fit(X, y, sample_weight=weight)
+
+
+def test_a_wrong_cell_behind_dropped_rows_keeps_its_name(model, frame):
+    bad = frame.copy()
+    bad.loc["r30", "wind"] = np.inf
+    fresh = DAGP(processes=[GP(), Noise()], missing="drop", **SETTINGS)
+    with pytest.raises(ValueError, match=r"infinity: 1 value\(s\), the first in row r30,"):
+        fresh.fit(bad[["wind"]], bad["power"])
+    with pytest.raises(ValueError, match="the first in row r30, column 'wind'"):
+        model.predict(bad[["wind"]])
+
+
+def test_wrong_weights_labels_and_cells_are_named_as_the_user_does(frame):
+    X, y = frame[["wind"]].fillna(0.0), frame["power"].fillna(0.0)
+    fresh = DAGP(2, **SETTINGS)
+    with pytest.raises(ValueError, match="row r5 has -1"):
+        fresh.fit(X, y, sample_weight=np.where(np.arange(N) == 5, -1.0, 1.0))
+    with pytest.raises(ValueError, match="row r6 has 7"):
+        fresh.fit(X, y, labels=np.where(np.arange(N) == 6, 7, -1))
+    with pytest.raises(ValueError, match="NaN: 2 value\\(s\\), the first in row r3, column 'wind'"):
+        fresh.fit(frame[["wind"]], y)

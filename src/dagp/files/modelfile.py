@@ -115,18 +115,18 @@ def _taken_apart(estimator: "DAGP") -> dict[str, Any]:
     return {"settings": settings(estimator), "fitted": fitted, "shares": shares}
 
 
-def _packed(labels: np.ndarray) -> Any:
-    """Row labels as arrays that a file can hold: numbers, or the bytes of their text and its ends.
-    None for labels that are positions."""
-    if labels.dtype.kind in "iu":
-        return None if np.array_equal(labels, np.arange(len(labels))) else labels.astype(np.int64)
-    words = [str(label).encode("utf-8", "replace") for label in labels.tolist()]
+def _packed(names: np.ndarray) -> Any:
+    """Names of rows as arrays that a file can hold: numbers, or the bytes of their text with its
+    ends; None for names that are positions."""
+    if names.dtype.kind in "iu":
+        return None if np.array_equal(names, np.arange(len(names))) else names.astype(np.int64)
+    words = [str(name).encode("utf-8", "replace") for name in names.tolist()]
     text = np.frombuffer(b"".join(words), np.uint8)
     return {"text": text, "ends": np.cumsum([len(word) for word in words], dtype=np.int64)}
 
 
 def _unpacked(packed: Any, rows: int) -> np.ndarray:
-    """Row labels from a file; those of other types than numbers are strings."""
+    """Names of rows from a file; those of other types than numbers are strings."""
     if packed is None:
         return np.arange(rows)
     if isinstance(packed, np.ndarray):
@@ -134,9 +134,9 @@ def _unpacked(packed: Any, rows: int) -> np.ndarray:
     ends = packed["ends"].tolist()
     text = packed["text"].tobytes()
     words = [text[begin:end].decode() for begin, end in zip([0, *ends], ends, strict=False)]
-    labels = np.empty(len(words), object)
-    labels[:] = words
-    return labels
+    names = np.empty(len(words), object)
+    names[:] = words
+    return names
 
 
 def settings(estimator: "DAGP") -> dict[str, Any]:

@@ -1,13 +1,11 @@
 """Diagnostics of a fit: convergence, support among the starts, and other solutions."""
 
-import warnings
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dagp.core.errors import FitError
+from dagp.core.errors import FitError, warn
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.typing import Float, PerPoint, Scalar
@@ -68,11 +66,10 @@ def check_finite(bound: float, ranking: list[Contender]) -> None:
 def check_converged(result: Result) -> None:
     """Warn if training ended before convergence."""
     if result.status in ("budget", "diverged"):
-        warnings.warn(
+        warn(
             f"Training ended before the ELBO converged ({result.status} after "
             f"{len(result.trace)} steps); increase max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=4,
         )
 
 
@@ -80,11 +77,9 @@ def check_jitter(model: DataAssociation, batch: Batch) -> None:
     """Warn if a covariance is nearly singular."""
     for name, jitter in _jitters(model, batch).items():
         if jitter > _LARGE_JITTER:
-            warnings.warn(
+            warn(
                 f"The covariance of {name} needed a jitter of {jitter:.0e} of its variance; "
                 "its inducing points are nearly redundant. Use fewer (inducing=...).",
-                UserWarning,
-                stacklevel=5,
             )
 
 

@@ -1,14 +1,13 @@
 """Fit of a problem by collapsed or concrete inference, in full batch, minibatches or a stream."""
 
 import logging
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from dagp.core.errors import FitError
+from dagp.core.errors import FitError, warn
 from dagp.core.log import logger
 from dagp.core.sharding import any_worker, shard_rows
 from dagp.core.tags import storable
@@ -112,11 +111,9 @@ def fit_collapsed(
     if previous is not None:
         previous, anew = resumed(problem, previous)
         if anew:
-            warnings.warn(
+            warn(
                 f"warm_start: {', '.join(anew)} had other priors before and start afresh; the rest "
                 "continues from the previous fit.",
-                UserWarning,
-                stacklevel=4,
             )
     size = options.batch_size
     if size is None:

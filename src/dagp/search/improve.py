@@ -191,6 +191,7 @@ def improve(
     problem: Problem, contender: Contender, trainer: Trainer, moves: tuple[Move, ...] = MOVES
 ) -> None:
     """Try moves until none raises the ELBO; rejected ones again if a process of theirs changed."""
+    contender.improved = True
     margin = GAIN * float(problem.sample.weight.sum())
     rejected: Rejected = {}
     accepted = True

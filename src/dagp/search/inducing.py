@@ -1,12 +1,12 @@
 """Inducing inputs: their number and initial positions."""
 
-import warnings
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy.spatial import KDTree
 
+from dagp.core.errors import warn
 from dagp.core.typing import Float, Int
 from dagp.inference.standardize import Sample, Units
 
@@ -40,10 +40,8 @@ def inducing_inputs(
         raise ValueError(f"inducing must be at least 1, got {count}.")
     chosen = choose_inducing(sample.X, count, rng)
     if inducing is not None and len(chosen) < count:
-        warnings.warn(
+        warn(
             f"inducing={count} is more than X has distinct rows; {len(chosen)} are used.",
-            UserWarning,
-            stacklevel=3,
         )
     return chosen
 

@@ -140,7 +140,7 @@ def race(
         if rung == 1:
             running = _each_kind_first(running)
         keep = max(FINALISTS, int(np.ceil(len(running) * KEEP)))
-        kept = _distinct(running, trainer)[:keep]
+        kept = _without_repeats(running, trainer)[:keep]
         for contender in running:
             if not any(contender is other for other in kept):
                 contender.fate = DROPPED.format(rung)
@@ -166,8 +166,8 @@ def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: i
         trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
 
 
-def _distinct(contenders: list[Contender], trainer: Trainer) -> list[Contender]:
-    """Without those that have reached the solution of an earlier one."""
+def _without_repeats(contenders: list[Contender], trainer: Trainer) -> list[Contender]:
+    """The contenders without those that have reached the solution of an earlier one."""
     weight = to_host(trainer.batch.weight)
     found: list[tuple[Contender, np.ndarray]] = []
     for contender in contenders:

@@ -88,7 +88,6 @@ def explore(
             differs = support(contender, [best], problem.sample.weight) < REACHED
             if contender.bound >= least and differs:
                 improve(problem, contender, trainer)
-                contender.improved = True
             if n_init == 1 or confirmed(problem, contenders, trainer):
                 return
         if undecided(per_point(problem), contenders):

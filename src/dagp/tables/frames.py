@@ -8,7 +8,7 @@ import numpy as np
 from sklearn import get_config
 
 from dagp.core.typing import Bool, Float, Table
-from dagp.tables.reading import row_labels
+from dagp.tables.reading import row_names
 from dagp.tables.validation import check_finite, check_inputs, input_labels
 
 Output: TypeAlias = Literal["numpy", "pandas", "polars"]
@@ -27,7 +27,9 @@ class RowsToPredict(NamedTuple):
         drops = estimator.missing == "drop"
         values = check_inputs(estimator, X, reset=False, finite=not drops)
         complete = np.logical_not(np.isnan(values).any(axis=1))
-        check_finite(values[complete], "X", input_labels(estimator, X))
+        # All rows, lest the first that is wrong be called by its place among the complete ones.
+        known = np.where(np.isnan(values), 0.0, values)
+        check_finite(known, "X", input_labels(estimator, X), row_names(X, len(values)))
         return RowsToPredict(X, values, complete)
 
     def each(
@@ -62,4 +64,4 @@ class RowsToPredict(NamedTuple):
     def _index(self, pandas: Any) -> Any:
         """The index of the table, with its type and name."""
         index = getattr(self.table, "index", None)
-        return index if isinstance(index, pandas.Index) else row_labels(self.table, len(self.X))
+        return index if isinstance(index, pandas.Index) else row_names(self.table, len(self.X))

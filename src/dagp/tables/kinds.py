@@ -5,13 +5,13 @@ several encoded columns, which share it.
 """
 
 import abc
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dagp.core.errors import warn
 from dagp.core.tags import storable
 from dagp.core.typing import Float
 from dagp.tables.reading import Cells, is_missing, numbers
@@ -220,11 +220,9 @@ class Category(Column):
     def _tell(self, unseen: set[Any], label: str) -> None:
         if self.binary:
             raise ValueError(f"{label} holds {_listed(unseen)}, and true or false in the fit.")
-        warnings.warn(
+        warn(
             f"{label} holds {_listed(unseen)}, which the fit has not seen: taken as a new level, "
             "as different from the known ones as these are from each other.",
-            UserWarning,
-            stacklevel=7,
         )
 
     def decode(self, columns: Encoded) -> list[Any]:

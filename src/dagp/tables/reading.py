@@ -30,10 +30,10 @@ def output_names(table: Table) -> list[str] | None:
     return None if frame is None else [str(name) for name in frame.columns]
 
 
-def row_labels(table: Table, rows: int) -> np.ndarray:
+def row_names(table: Table, rows: int) -> np.ndarray:
     """What the user calls the rows: the index of a pandas table, or else their positions.
 
-    >>> row_labels(np.zeros((2, 1)), 2)
+    >>> row_names(np.zeros((2, 1)), 2)
     array([0, 1])
     """
     frame = _frame(table)

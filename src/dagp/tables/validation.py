@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array, validate_data
 from dagp.core.typing import Bool, Float, Int, Table
 from dagp.inference.standardize import FAR, Sample, Units
 from dagp.tables.columns import Columns
-from dagp.tables.reading import names, readable, row_labels
+from dagp.tables.reading import names, readable, row_names
 
 HEAVIEST = 1e15
 """Largest weight of a row: sums of them times squares of numbers must not overflow."""
@@ -40,7 +40,7 @@ def check_inputs(estimator: Any, X: Table, *, reset: bool, finite: bool = True) 
     )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if finite:
-        check_finite(checked, "X", names(X))
+        check_finite(checked, "X", names(X), row_names(X, len(checked)))
     return checked
 
 
@@ -74,7 +74,7 @@ def _encoded(estimator: Any, X: Table, columns: Columns, reset: bool, finite: bo
         # A missing cell is missing in all columns that encode it: the first ones count.
         first = np.unique(columns.owner, return_index=True)
         labels = [columns.columns[i].name for i in first[0]]
-        check_finite(checked[:, first[1]], "X", labels)
+        check_finite(checked[:, first[1]], "X", labels, row_names(X, len(checked)))
     return checked
 
 
@@ -87,14 +87,14 @@ def check_outputs(y: Any, rows: int, *, finite: bool = True) -> np.ndarray:
         raise ValueError(f"y must have shape (rows,) or (rows, outputs), got {checked.shape}.")
     _check_length(checked, "y", rows)
     if finite:
-        check_finite(checked, "y", names(y))
+        check_finite(checked, "y", names(y), row_names(y, rows))
     return checked
 
 
 class GivenRows(NamedTuple):
     """The rows of a fit as the user knows them, and the part of them that is used."""
 
-    labels: np.ndarray
+    names: np.ndarray
     """What the user calls each row."""
     used: Bool[np.ndarray, " N"]
     """Which rows are not dropped."""
@@ -109,9 +109,9 @@ class GivenRows(NamedTuple):
         spread[self.used] = values
         return spread
 
-    def label(self, row: int) -> str:
-        """What the user calls a row of the sample, for messages."""
-        return f"row {self.labels[self.used][row]}"
+    def name(self, row: int) -> Any:
+        """What the user calls a row of the sample."""
+        return self.names[self.used][row]
 
 
 def check_data(
@@ -129,15 +129,15 @@ def check_data(
     finite = estimator.missing != "drop"
     table, X = X, check_inputs(estimator, X, reset=reset, finite=finite)
     y = check_outputs(y, len(X), finite=finite)
-    weight = check_weights(sample_weight, len(X))
+    called = row_names(table, len(X)) if index is None else index
+    weight = check_weights(sample_weight, len(X), called)
     if labels is not None and estimator.n_processes == "auto":
         raise ValueError('labels name processes: n_processes must be a number, got "auto".')
-    labels = check_labels(labels, len(X), processes)
-    used = np.full(len(X), True) if finite else usable_rows(X, y)
+    labels = check_labels(labels, len(X), processes, called)
+    used = np.full(len(X), True) if finite else usable_rows(X, y, called)
     sample = Sample(X, y.reshape(len(y), -1), weight, labels)
     sample = sample if used.all() else sample.take(used)
-    names_of_rows = row_labels(table, len(X)) if index is None else index
-    return GivenRows(names_of_rows, used, sample, y.ndim == 1)
+    return GivenRows(called, used, sample, y.ndim == 1)
 
 
 def check_enough(processes: int, weight: Float[np.ndarray, " N"]) -> None:
@@ -159,9 +159,9 @@ def check_spread(given: GivenRows, units: Units, dtype: str) -> None:
     if np.any(wild):
         row, column = (int(i) for i in np.argwhere(wild)[0])
         raise ValueError(
-            f"y is {sample.y[row, column]:.0e} in {given.label(row)}, but most of it spreads over "
-            f"about {unit[column]:.0e}: its square exceeds {dtype}. Correct that row, or leave it "
-            "out."
+            f"y is {sample.y[row, column]:.0e} in row {given.name(row)}, but most of it spreads "
+            f"over about {unit[column]:.0e}: its square exceeds {dtype}. Correct that row, or "
+            "leave it out."
         )
     if np.mean(np.abs(units.standard_x(sample.X)).max(axis=1) >= FAR) > _MOST_FAR:
         raise ValueError(
@@ -170,8 +170,11 @@ def check_spread(given: GivenRows, units: Units, dtype: str) -> None:
         )
 
 
-def usable_rows(X: np.ndarray, y: np.ndarray) -> Bool[np.ndarray, " N"]:
-    """Mask of the rows with all inputs and some output; raises for infinities in these."""
+def usable_rows(
+    X: np.ndarray, y: np.ndarray, rows: np.ndarray | None = None
+) -> Bool[np.ndarray, " N"]:
+    """Mask of the rows with all inputs and some output; raises for infinities in these. `rows` is
+    what they are called."""
     there = np.logical_not(np.isnan(y.reshape(len(y), -1)))
     used = np.logical_not(np.isnan(X).any(axis=1)) & there.any(axis=1)
     if not used.any():
@@ -179,13 +182,18 @@ def usable_rows(X: np.ndarray, y: np.ndarray) -> Bool[np.ndarray, " N"]:
     empty = np.flatnonzero(~there[used].any(axis=0))
     if empty.size:
         raise ValueError(f"y has no values in column {empty[0]}: leave it out.")
-    check_finite(X[used], "X", None)
-    check_finite(np.where(np.isnan(y[used]), 0.0, y[used]), "y", None)
+    for name, array in (("X", X), ("y", y)):
+        # All rows, lest the first that is wrong be called by its place among the used ones.
+        seen = used if array.ndim == 1 else used[:, None]
+        check_finite(np.where(seen & ~np.isnan(array), array, 0.0), name, None, rows)
     return used
 
 
-def check_weights(sample_weight: Any, rows: int) -> Float[np.ndarray, " N"]:
-    """Non-negative weights; ones if None."""
+def check_weights(
+    sample_weight: Any, rows: int, called: np.ndarray | None = None
+) -> Float[np.ndarray, " N"]:
+    """Non-negative weights; ones if None. `called` is what the user calls the rows."""
+    called = np.arange(rows) if called is None else called
     if sample_weight is None:
         return np.ones(rows)
     if np.isscalar(sample_weight):
@@ -193,19 +201,22 @@ def check_weights(sample_weight: Any, rows: int) -> Float[np.ndarray, " N"]:
     weight = _one_per_row(sample_weight, "sample_weight", rows)
     bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
     if bad.size:
-        found = f"row {bad[0]} has {weight[bad[0]]}"
+        found = f"row {called[bad[0]]} has {weight[bad[0]]}"
         raise ValueError(f"sample_weight must be finite and non-negative, {found}.")
     if np.any(bad := weight > HEAVIEST):
         row = int(np.argmax(bad))
-        found = f"row {row} has {weight[row]:.0e}"
+        found = f"row {called[row]} has {weight[row]:.0e}"
         raise ValueError(f"sample_weight must not exceed {HEAVIEST:.0e}, {found}: rescale it.")
     if not np.any(weight > 0):
         raise ValueError("sample_weight is zero in every row: no rows are left.")
     return weight
 
 
-def check_labels(labels: Any, rows: int, processes: int) -> Int[np.ndarray, " N"]:
+def check_labels(
+    labels: Any, rows: int, processes: int, called: np.ndarray | None = None
+) -> Int[np.ndarray, " N"]:
     """Known assignments: −1 where unknown, otherwise the index of a process."""
+    called = np.arange(rows) if called is None else called
     if labels is None:
         return np.full(rows, -1)
     given = _one_per_row(labels, "labels", rows)
@@ -214,7 +225,7 @@ def check_labels(labels: Any, rows: int, processes: int) -> Int[np.ndarray, " N"
     bad = np.flatnonzero((whole != given) | (whole < -1) | (whole >= processes))
     if bad.size:
         expected = f"-1 (unknown) or a process from 0 to {processes - 1}"
-        raise ValueError(f"labels must be {expected}, row {bad[0]} has {given[bad[0]]:g}.")
+        raise ValueError(f"labels must be {expected}, row {called[bad[0]]} has {given[bad[0]]:g}.")
     return whole
 
 
@@ -245,8 +256,10 @@ def _check_length(array: np.ndarray, name: str, rows: int) -> None:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {found}.")
 
 
-def check_finite(array: np.ndarray, name: str, columns: Sequence[Any] | None) -> None:
-    """Raise for NaN or infinity, naming the first cell."""
+def check_finite(
+    array: np.ndarray, name: str, columns: Sequence[Any] | None, rows: np.ndarray | None = None
+) -> None:
+    """Raise for NaN or infinity, naming the first cell as the user does."""
     if np.all(np.isfinite(array)):
         return
     table = array.reshape(len(array), -1)
@@ -254,7 +267,8 @@ def check_finite(array: np.ndarray, name: str, columns: Sequence[Any] | None) ->
     wrong = np.isnan(table) if word == "NaN" else np.isinf(table)
     row, column = (int(i) for i in np.argwhere(wrong)[0])
     label = repr(columns[column]) if columns else str(column)
-    where = f"row {row}" if array.ndim == 1 else f"row {row}, column {label}"
+    called = row if rows is None else rows[row]
+    where = f"row {called}" if array.ndim == 1 else f"row {called}, column {label}"
     hint = " (missing='drop' leaves such rows out)" if word == "NaN" else ""
     found = f"{int(wrong.sum())} value(s), the first in {where}"
     raise ValueError(f"Input {name} contains {word}: {found}{hint}.")
