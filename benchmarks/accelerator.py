@@ -142,6 +142,7 @@ def in_batches(rows: int, dtype: str, best: Any) -> Any:
     priors = (GP(),) * 2
     with numerics(dtype):
         (state,), _ = states(X[:BATCH], y[:BATCH], priors, 100, 1)
+        state = state._replace(gate=None)  # as steps on minibatches return it
         sample, _ = canonical(Sample(X, y[:, None], np.ones(rows), np.full(rows, -1)))
         sample = Sample(*(np.asarray(c, dtype) for c in sample[:3]), sample.labels)
         order, pace = np.random.default_rng(0), step_sizes(0, BLOCK, rows / BATCH)

@@ -21,6 +21,7 @@ ROOMS = (
     "fitting",
     "predictions",
     "estimator",
+    "robust",
     "datasets",
     "scoring",
     "distributed",

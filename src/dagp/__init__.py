@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dagp.model.gp import GP
     from dagp.model.parameters import Gamma, HalfCauchy, LogNormal, fixed, parameter
     from dagp.predict.mixture import Mixture
+    from dagp.robust import RobustGPR
 
 __all__ = [
     "DAGP",
@@ -30,6 +31,7 @@ __all__ = [
     "LogNormal",
     "Mixture",
     "Noise",
+    "RobustGPR",
     "SearchWarning",
     "StorageError",
     "Uniform",
@@ -50,6 +52,7 @@ _HOMES = {
     "Concrete": "inference.concrete",
     "DeepGP": "model.deep",
     "Mixture": "predict.mixture",
+    "RobustGPR": "robust",
     "clear_cache": "core.program_files",
     **dict.fromkeys(("FitError", "SearchWarning", "StorageError"), "core.errors"),
     **dict.fromkeys(("Noise", "Uniform"), "model.clutter"),

@@ -48,8 +48,10 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     gate : GP, DeepGP, other GatePrior, "constant" or None, default=None
         Prior of the gate: None is a GP with squared exponential kernel, ``"constant"`` has mixing
         weights that do not depend on the input.
-    inducing : int, array-like of shape (M, D) or None, default=None
-        Number of inducing points, or their positions; None is 32, or 100 with several inputs.
+    inducing : "auto", "all", int or array-like of shape (M, D), default="auto"
+        Number of inducing points, or their positions. ``"auto"``, or None, begins with 32, or 100
+        with several inputs, and doubles them where they leave too much of a function unexplained;
+        up to 1000 rows it uses all inputs then. ``"all"`` does so in any case (exact inference).
     inference : {"collapsed", "concrete"} or Concrete, default="collapsed"
         ``"collapsed"`` sums the assignments out of the ELBO; ``"concrete"`` is the paper's scheme,
         with sampled relaxed assignments, whose settings are a `Concrete`.
@@ -161,7 +163,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         processes: Sequence[ProcessPrior] | ProcessPrior | None = None,
         gate: GatePrior | Literal["constant"] | None = None,
         *,
-        inducing: Any = None,
+        inducing: Any = "auto",
         inference: Literal["collapsed", "concrete"] | Concrete = "collapsed",
         n_init: int = 8,
         max_iter: int = 1000,

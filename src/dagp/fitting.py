@@ -36,7 +36,7 @@ from dagp.search.fit import (
     fit_concrete,
     update_stream,
 )
-from dagp.search.inducing import inducing_inputs
+from dagp.search.inducing import inducing_inputs, is_amount
 from dagp.search.race import Contender
 from dagp.search.usage import in_use, shares_of_data
 from dagp.tables.reading import output_names
@@ -115,6 +115,7 @@ def _fit(
         rng,
         no_callback,
         log or modelfile.checkpoint_log(estimator, rows),
+        (estimator.inducing or "auto") if is_amount(estimator.inducing) else None,
     )
     with numerics(estimator.dtype), following(estimator) as callback:
         options = options._replace(callback=callback)
@@ -167,7 +168,7 @@ def _update(estimator: "DAGP", X: Any, y: Any, sample_weight: Any) -> None:
 def _given_inducing(estimator: "DAGP") -> Any:
     """The setting `inducing`, with positions encoded as the inputs are."""
     given, columns = estimator.inducing, estimator.columns_
-    if given is None or isinstance(given, Integral) or columns.plain:
+    if is_amount(given) or isinstance(given, Integral) or columns.plain:
         return given
     return columns.encode(given, "inducing")
 

@@ -64,8 +64,8 @@ TABLES: dict[str, dict[str, Key]] = {
         "depth": _COUNT,
         "gate": _ANY,
         "inducing": Key(
-            lambda v: _is_whole(v) or isinstance(v, list),
-            "a whole number of at least 1 or a list of positions",
+            lambda v: v in ("auto", "all") or _is_whole(v) or isinstance(v, list),
+            "a whole number of at least 1, 'auto', 'all' or a list of positions",
         ),
         "inference": Key(
             lambda v: v in ("collapsed", "concrete") or isinstance(v, dict),

@@ -25,7 +25,7 @@ kernel = "squared-exponential"   # matern52 and matern32 for rougher functions
 varying_noise = false    # true: noise that depends on the inputs
 depth = 1                # GP layers of each process
 gate = "gp"              # "constant": weights of the processes do not depend on the inputs
-# inducing = 32          # inducing points; more for functions with more detail
+# inducing = "auto"      # inducing points: a number, or "all" for exact inference
 # Processes that differ, instead of a number:
 # [[model.processes]]
 # kind = "gp"            # gp, deep-gp, noise or uniform

@@ -1,5 +1,6 @@
 """`dagp reproduce`: the paper's tables and figures."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,8 @@ from dagp.cli.app import console
 from dagp.experiments import capabilities
 from dagp.experiments.experiment import Row
 from dagp.experiments.figures import FIGURES
+from dagp.experiments.robust import DATA as UCI_FOLDER
+from dagp.experiments.robust import UCI
 from dagp.experiments.runner import EXPERIMENTS, FIRST_SEED, Task, run, tasks
 from dagp.experiments.tables import markdown
 
@@ -21,6 +24,7 @@ class ExperimentName(StrEnum):
     noise = "noise"
     multimodal = "multimodal"
     cartpole = "cartpole"
+    robust = "robust"
     capabilities = "capabilities"
     all = "all"
 
@@ -35,6 +39,9 @@ def reproduce(
     quick: Annotated[
         bool, Option("--quick", help="One seed, small data: a check, not a result.")
     ] = False,
+    data: Annotated[
+        Path | None, Option(help="Folder with the UCI data sets of the experiment robust.")
+    ] = None,
     figures: Annotated[bool, Option(help="Also plot the figures.")] = True,
     out: Annotated[Path, Option("--out", "-o", help="Folder for tables and figures.")] = Path(
         "results"
@@ -45,6 +52,9 @@ def reproduce(
     Fits whose results are already in the folder are not repeated: an
     interrupted run continues when it is started again.
     """
+    if data is not None:
+        # Read by the workers too.
+        os.environ[UCI_FOLDER] = str(_checked(data))
     everything = what is ExperimentName.all
     names = [*EXPERIMENTS, ExperimentName.capabilities.value] if everything else [what.value]
     chosen = None if models is None else [name.strip() for name in models.split(",")]
@@ -62,6 +72,14 @@ def reproduce(
         if figures and name in FIGURES:
             for figure in FIGURES[name](folder, FIRST_SEED, quick):
                 console.print(f"[bold]{figure}[/bold]")
+
+
+def _checked(folder: Path) -> Path:
+    """The folder of the UCI data sets; BadParameter if it lacks one of them."""
+    missing = [name for name in UCI if not (folder / f"{name}.csv").is_file()]
+    if missing:
+        raise BadParameter(f"There is no file {folder / missing[0]}.csv.", param_hint="--data")
+    return folder.resolve()
 
 
 def _check_models(chosen: list[str] | None, names: list[str]) -> None:

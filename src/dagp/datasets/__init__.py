@@ -8,6 +8,7 @@ the standard deviation ``noise``, the numbers ``n`` of training rows and ``n_tes
 and ``random_state``, a seed or random generator.
 """
 
+from dagp.datasets.corrupted import corrupt, friedman, neal
 from dagp.datasets.harder import crossings, heteroscedastic, rare, steps, switch, trajectories
 from dagp.datasets.paper import cartpole, multimodal, noise_separation
 from dagp.datasets.surfaces import sheets
@@ -15,9 +16,12 @@ from dagp.datasets.turbine import turbine
 
 __all__ = [
     "cartpole",
+    "corrupt",
     "crossings",
+    "friedman",
     "heteroscedastic",
     "multimodal",
+    "neal",
     "noise_separation",
     "rare",
     "sheets",

@@ -106,8 +106,20 @@ def headline(model: "DAGP") -> str:
     sure = f"; confidence {model.confidence_:.2f}" if np.isfinite(model.confidence_) else ""
     return (
         f"{used} of {len(model.active_)} processes in use; ELBO {model.lower_bound_:.2f}; "
-        f"{state} after {model.n_iter_} steps (best of {len(model.restarts_)} starts){sure}."
+        f"{state} after {model.n_iter_} steps (best of {len(model.restarts_)} starts"
+        f"{_approximation(model)}){sure}."
     )
+
+
+def _approximation(model: "DAGP") -> str:
+    """The number of inducing points of the functions, and whether these are all inputs."""
+    known = model.posterior_.model
+    functions = [known.process(k).function for k in range(known.n_processes)]
+    counts = sorted({f.layers[0].inducing.raw.shape[0] for f in functions if f is not None})
+    if not counts:
+        return ""
+    exact = counts == [int(np.sum(model.used_mask_))]
+    return f"; {', '.join(map(str, counts))} inducing points{', all inputs' if exact else ''}"
 
 
 def starts(model: "DAGP") -> list[tuple[str, ...]]:

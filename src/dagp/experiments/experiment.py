@@ -28,6 +28,8 @@ class Experiment(NamedTuple):
     published: Mapping[tuple[str, str, str], float]
     """Figures of the paper by metric, variant and model."""
     notes: str
+    available: Callable[[str, str], bool] = lambda _variant, _model: True
+    """Whether what a variant and a model need is there; other fits are left out."""
 
 
 def fits(

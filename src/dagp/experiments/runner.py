@@ -19,8 +19,9 @@ from dagp.experiments.cartpole import CARTPOLE
 from dagp.experiments.experiment import Experiment, Row
 from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
+from dagp.experiments.robust import ROBUST
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE, ROBUST)}
 FIRST_SEED = 100
 """Smaller seeds are reserved for tuning."""
 Callback = Callable[[int, int, Row], Any]
@@ -53,7 +54,11 @@ def tasks(
         raise ValueError(f"{experiment.name} has no model {unknown[0]!r}; it has {known}.")
     variants = experiment.quick_variants if quick else experiment.variants
     fits = itertools.product(chosen, variants, seeds)
-    return [Task(experiment.name, variant, model, seed, quick) for model, variant, seed in fits]
+    return [
+        Task(experiment.name, variant, model, seed, quick)
+        for model, variant, seed in fits
+        if experiment.available(variant, model)
+    ]
 
 
 def run_task(task: Task) -> Row:

@@ -152,6 +152,8 @@ class Evaluation(NamedTuple):
     variances: Float[Array, "K N P"]
     """Mean and variance of each function."""
     noise_variances: Float[Array, "K P"]
+    residuals: Float[Array, "K N"]
+    """Prior variance of each function that its inducing inputs do not explain."""
     log_joint: PerProcess
     gate: GateMarginals
     lost: InformationLoss
@@ -211,8 +213,8 @@ def refine_q(
     # As costly as several steps, and of use only for a model that is evaluated as it is.
     diagnostics = jax.lax.cond(steps.first == steps.end, diagnose, lambda: blank)
     means, variances = known.moments(marginals)
-    noise = known.noise_variances()
-    evaluation = Evaluation(means, variances, noise, log_joint, marginals.gate, *diagnostics)
+    seen = means, variances, known.noise_variances(), known.residuals(projection, batch.X)
+    evaluation = Evaluation(*seen, log_joint, marginals.gate, *diagnostics)
     opt_state = ADAM.init(eqx.filter(model, trainable(model)))
     current = jnp.where(steps.end == 1, given, own)
     return State(model, current, opt_state, marginals.gate), bound, evaluation

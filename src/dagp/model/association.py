@@ -199,6 +199,17 @@ class DataAssociation(eqx.Module):
             tuple(jax.vmap(lambda p: p.noise_variance())(group) for group in self.groups)
         )
 
+    def residuals(self, projection: ModelProjection, X: Inputs) -> Float[Array, "K N"]:
+        """Prior variance of each function that its inducing inputs do not explain; zero for clutter
+        and deep functions."""
+
+        def of_group(group: Process, at: Any) -> Float[Array, "G N"]:
+            if group.function is None or len(group.function.layers) > 1:
+                return jnp.zeros((len(jax.tree.leaves(group)[0]), len(X)))
+            return jax.vmap(lambda p, j: p.function_projection(j).residual)(group, at)
+
+        return self.in_order(tuple(map(of_group, self.groups, projection.groups)))
+
     def jitters(self) -> dict[str, Scalar]:
         """Relative jitter of every inducing covariance, by the name of its process or gate."""
         found = {}

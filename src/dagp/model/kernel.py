@@ -145,6 +145,9 @@ class Sum(Kernel):
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return _part(self.first, a, b) + _part(self.second, a, b)
 
+    def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
+        return self.first(A, B) + self.second(A, B)
+
     def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
         first = self.first.in_units(x_unit, log_variance_unit, lengthscale)
         second = self.second.in_units(x_unit, log_variance_unit, lengthscale)
@@ -161,6 +164,9 @@ class Product(Kernel):
 
     def evaluate(self, a: Point, b: Point) -> Scalar:
         return _part(self.first, a, b) * _part(self.second, a, b)
+
+    def matrix(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
+        return self.first(A, B) * self.second(A, B)
 
     def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
         first = self.first.in_units(x_unit, log_variance_unit, lengthscale)

@@ -5,6 +5,7 @@ Parameters are in the user's units; one left out is chosen from the data (length
 
 import abc
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -30,6 +31,9 @@ class _Stationary(Kernel):
     variance: Parameter = eqx.field(default=None, converter=positive("variance"))
     active: tuple[int, ...] | None = eqx.field(default=None, converter=as_columns, static=True)
 
+    flat: ClassVar[bool] = True
+    """Whether the correlation has a finite slope in r² at zero distance."""
+
     @abc.abstractmethod
     def correlation(self, squared_distance: _Distances) -> _Distances:
         """Correlation at a squared distance, measured in length scales."""
@@ -43,9 +47,17 @@ class _Stationary(Kernel):
 
     def squares(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
         """Squared distances between the rows of `A` and the rows of `B`, in length scales."""
-        # Divided beforehand: the slopes of the length scales come from points, not from pairs.
-        a, b = A / self.lengthscale.value, B / self.lengthscale.value
-        return jnp.sum((a[:, None] - b) ** 2, axis=-1)
+        if A.shape[1] == 1 or not self.flat:
+            # Divided beforehand: the slopes of the length scales come from points, not from pairs.
+            a, b = A / self.lengthscale.value, B / self.lengthscale.value
+            return jnp.sum((a[:, None] - b) ** 2, axis=-1)
+        # By the binomial formula the distances, and their gradients, are matrix products: no
+        # array over points, points and columns. What cancellation costs, a kernel that is flat at
+        # zero distance does not notice, as long as the points are not far from zero.
+        origin = jax.lax.stop_gradient(jnp.median(A, axis=0))
+        a, b = (A - origin) / self.lengthscale.value, (B - origin) / self.lengthscale.value
+        squares = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1) - 2 * a @ b.T
+        return jnp.maximum(squares, 0.0)
 
     def in_units(self, x_unit: np.ndarray, log_variance_unit: float, lengthscale: float) -> Kernel:
         return dataclasses.replace(
@@ -87,17 +99,6 @@ class SquaredExponential(_Stationary):
     def correlation(self, squared_distance: _Distances) -> _Distances:
         return jnp.exp(-0.5 * squared_distance)
 
-    def squares(self, A: Inputs, B: Float[Array, "N2 D"]) -> Float[Array, "N N2"]:
-        if A.shape[1] == 1:
-            return super().squares(A, B)
-        # By the binomial formula the distances, and their gradients, are matrix products: no
-        # array over points, points and columns. What cancellation costs, this kernel, flat at
-        # zero distance, does not notice, as long as the points are not far from zero.
-        origin = jax.lax.stop_gradient(jnp.median(A, axis=0))
-        a, b = (A - origin) / self.lengthscale.value, (B - origin) / self.lengthscale.value
-        squares = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1) - 2 * a @ b.T
-        return jnp.maximum(squares, 0.0)
-
 
 @storable("kernel/Matern12")
 class Matern12(_Stationary):
@@ -117,6 +118,8 @@ class Matern12(_Stationary):
     >>> float(Matern12(1.0, 1.0)(np.zeros((1, 1)), np.zeros((1, 1)))[0, 0])
     1.0
     """
+
+    flat: ClassVar[bool] = False
 
     def correlation(self, squared_distance: _Distances) -> _Distances:
         return jnp.exp(-_distance(squared_distance))

@@ -95,6 +95,22 @@ class FittedProcess:
         std = self.posterior.noise_std(X, self.index)
         return std[:, 0] if self.estimator.flat_ else std
 
+    def covariance(self, X: Table) -> np.ndarray:
+        """Joint covariance, (N, N) or (N, N, P), of the latent function at the rows of `X`.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        """
+        X = check_inputs(self.estimator, X, reset=False)
+        function, units = self.posterior.model.process(self.index).function, self.posterior.units
+        if not isinstance(function, SparseGP):
+            raise ValueError(f"Process {self.index} has no covariance: it is a {self.kind}.")
+        with numerics(self.posterior.dtype):
+            standard = _mean_and_factors(function, units.standard_x(X))[1]
+        found = np.moveaxis(np.asarray(standard, np.float64), 0, -1) * units.y_unit**2
+        return found[..., 0] if self.estimator.flat_ else found
+
     def sample_y(
         self, X: Table, n_samples: int = 1, random_state: RandomState = None
     ) -> np.ndarray:

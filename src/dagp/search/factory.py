@@ -43,6 +43,11 @@ class Problem(NamedTuple):
     def clutter(self) -> tuple[bool, ...]:
         return tuple(prior.clutter for prior in self.priors)
 
+    @property
+    def plain(self) -> bool:
+        """Whether every function has a single layer and constant noise."""
+        return all(p.clutter or (type(p) is GP and p.noise_gp is None) for p in self.priors)
+
 
 class Start(NamedTuple):
     """Initial responsibilities of a run, and hyperparameters that the user did not give."""

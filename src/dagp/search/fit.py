@@ -41,6 +41,7 @@ from dagp.search.diagnosis import check_converged, check_finite, check_jitter, j
 from dagp.search.factory import Problem, build, deepened, resumed
 from dagp.search.number import prune, with_fewer
 from dagp.search.race import FIRST_DROPPED, Contender, ranked
+from dagp.search.refine import Amount
 from dagp.search.search import search, warm
 from dagp.search.starts import starts
 from dagp.search.subsample import SEARCH_ROWS, subsample
@@ -70,6 +71,8 @@ class Options(NamedTuple):
     rng: np.random.Generator
     callback: Callback
     log: RunLog = NO_LOG
+    amount: Amount = None
+    """Inducing inputs of the final fit, if not those of the problem."""
 
     def trainer(self, batch: Batch) -> Trainer:
         return Trainer(batch, self.tol, self.callback, self.log)
@@ -130,7 +133,8 @@ def fit_collapsed(
         if size is None:
             found = _search(part, options, trainer, previous, None)
         else:
-            fewer = options._replace(max_iter=min(options.max_iter, SUBSAMPLE_STEPS))
+            # More inducing inputs would be as many in every minibatch.
+            fewer = options._replace(max_iter=min(options.max_iter, SUBSAMPLE_STEPS), amount=None)
             found = _search(part, fewer, trainer, previous, problem.sample)
         decisive = tuple(int(rows[row]) for row in found.verdict.rows)
         found = found._replace(verdict=found.verdict._replace(rows=decisive))
@@ -180,6 +184,7 @@ def _search(
         spare=options.auto,
         previous=previous,
         on_all_rows=None if all_rows is None else lambda model: sweeps(model, all_rows)[1],
+        amount=options.amount,
     )
     batch = trainer.batch
     check_finite(result.bound, ranking)

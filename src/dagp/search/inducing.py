@@ -21,12 +21,20 @@ def choose_inducing(
     return k_means(distinct, count, rng)[0]
 
 
+def is_amount(inducing: Any) -> bool:
+    """Whether the setting `inducing` says how many there are in the final fit."""
+    return inducing is None or (isinstance(inducing, str) and inducing in ("auto", "all"))
+
+
 def inducing_inputs(
     inducing: Any, sample: Sample, units: Units, rng: np.random.Generator
 ) -> Float[np.ndarray, "M D"]:
-    """Standardised inducing inputs from the setting `inducing`: a number, positions, or None."""
+    """Standardised inducing inputs from the setting `inducing`: a number, positions, or how many
+    the final fit has, which begins with a default number."""
+    if is_amount(inducing):
+        inducing = None
     if inducing is not None and not isinstance(inducing, Integral):
-        expected = f"inducing must be a number or have shape (M, {sample.X.shape[1]})"
+        expected = f'inducing must be "auto", "all", a number or of shape (M, {sample.X.shape[1]})'
         try:
             given = np.asarray(inducing, np.float64)
         except (TypeError, ValueError) as error:

@@ -11,15 +11,14 @@ import numpy as np
 
 from dagp.core.sharding import shard_rows, to_host
 from dagp.inference.standardize import padded
-from dagp.inference.train import LEARNING_RATE, Result, begin, resume, settled
+from dagp.inference.train import Result, begin, resume, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.search.confidence import CONFIRMED, support
 from dagp.search.deepen import deepen
-from dagp.search.factory import Problem, Start, build, with_inducing
+from dagp.search.factory import Problem, Start, build
 from dagp.search.improve import (
     GAIN,
     PARTS,
-    PROBE_STEPS,
     improve,
     level_off,
     per_point,
@@ -28,6 +27,7 @@ from dagp.search.improve import (
 )
 from dagp.search.inducing import choose_inducing
 from dagp.search.race import FIRST_DROPPED, RACE_STEPS, REACHED, Contender, race, ranked
+from dagp.search.refine import Amount, finish, is_exact, use_all, use_inducing
 from dagp.search.starts import starts
 from dagp.search.trainer import StopSearchError, Trainer
 from dagp.search.usage import in_use
@@ -116,13 +116,15 @@ def search(
     spare: bool = False,
     previous: DataAssociation | None = None,
     on_all_rows: Callable[[DataAssociation], float] | None = None,
+    amount: Amount = None,
 ) -> tuple[Result, list[Contender]]:
     """Race `n_init` starts, improve the best ones by moves, and train the best to convergence.
 
     A `previous` model is trained further instead. With `spare`, some processes are expected to
     remain unused, and training ends early where they do. If the problem has only some of the rows,
     the ELBO `on_all_rows` decides between the finalists. When the callback of the trainer returns
-    true, the search ends with the best solution so far.
+    true, the search ends with the best solution so far. `amount` is that of the inducing inputs of
+    the final fit, beyond those of the problem.
     """
     contenders = [] if previous is None else [warm(previous, trainer.batch)]
     fewer = fewer_inducing(problem, rng)
@@ -135,8 +137,12 @@ def search(
         rivals = close_rivals(problem, best, contenders)
         if on_all_rows is not None and rivals:
             best = max([best, *rivals], key=lambda c: on_all_rows(c.state.model))
+        if amount == "all" and previous is None and is_exact(problem, best.state.model):
+            use_all(problem, best, trainer)
+            best.fate = "kept"
+            return best.result(), ranked(contenders)
         if previous is None and fewer is not problem:
-            use_all_inducing(problem, best, trainer)
+            use_inducing(problem, best, trainer)
         # A model with a process to spare is trained to convergence without it.
         steps = RACE_STEPS if spare and not _all_in_use(problem, best) else max_iter
         result = best.advance(trainer, steps, trainer.callback)
@@ -145,6 +151,7 @@ def search(
                 result = best.advance(trainer, steps, trainer.callback)
             simplify(problem, best, trainer)
             best.status = result.status
+            finish(problem, best, trainer, rng, steps, amount)
             deepen(problem, best, trainer, max_iter)
         result = best.result()
     except StopSearchError:
@@ -159,17 +166,6 @@ def fewer_inducing(problem: Problem, rng: np.random.Generator) -> Problem:
     if len(problem.inducing) <= SEARCH_INDUCING:
         return problem
     return problem._replace(inducing=choose_inducing(problem.sample.X, SEARCH_INDUCING, rng))
-
-
-def use_all_inducing(problem: Problem, contender: Contender, trainer: Trainer) -> None:
-    """Continue from a solution that was found with fewer inducing inputs."""
-    model = with_inducing(problem, contender.start, contender.state.model)
-    state, bound = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
-    if np.isfinite(float(bound.value)):
-        contender.keep_plain()
-        contender.state, contender.bound = state, float(bound.value)
-        # Inducing inputs begin where they were chosen.
-        contender.rate = max(contender.rate, LEARNING_RATE / 3)
 
 
 def _all_in_use(problem: Problem, contender: Contender) -> bool:

@@ -1,0 +1,254 @@
+"""The final fit: as many inducing inputs as the data need, or exact inference.
+
+The search gets along with few inducing inputs, whose number squared is its cost. What they leave
+unexplained of a function acts as noise: where that is not small beside the noise of the process,
+the solution is trained with more of them, or without any approximation where the rows are few.
+
+With a better approximation another association may be the better one: above all, rows that too
+smooth a function left to clutter may belong to the function.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import numpy as np
+from scipy.special import ndtri
+
+from dagp.core.sharding import shard_rows, to_host
+from dagp.core.typing import Float
+from dagp.inference.exact import Exact, applies, fit_exact
+from dagp.inference.standardize import FORBIDDEN, Sample, padded
+from dagp.inference.train import LEARNING_RATE, Progress, begin, evaluate
+from dagp.model.association import Batch, DataAssociation
+from dagp.model.kernel import Kernel, Sum
+from dagp.model.parameters import Parameter
+from dagp.model.process import Process
+from dagp.search.factory import Problem, build, with_inducing
+from dagp.search.improve import MOVE_STEPS, PARTS, PROBE_STEPS
+from dagp.search.inducing import choose_inducing
+from dagp.search.missing import filled
+from dagp.search.race import Contender, limit
+from dagp.search.trainer import Trainer
+
+Amount = Literal["auto", "all"] | None
+"""Inducing inputs of the final fit: as many as needed, all inputs, or those that were given."""
+EXACT_ROWS = 1000
+"""Rows up to which exact inference is affordable; its cost grows with their third power."""
+MOST_COST = 2e9
+"""Most inducing inputs squared times rows times functions; a step then takes about a second."""
+NEEDED = 0.02
+"""Loss of the ELBO per data point from which more inducing inputs are used."""
+TRIAL_ROUNDS = 2
+"""Rounds of every candidate of the exact fit before the best one is chosen."""
+APART = 4.0
+"""Ratio of the initial length scales of the two parts of a sum of kernels, and of their standard
+deviations: parts that begin alike stay alike for long."""
+NOISE = 0.2
+"""Initial noise standard deviation of candidates that do not continue the search."""
+DOUBT = 0.02
+"""Initial responsibility of clutter for rows that are not taken for clutter, and of the function
+for those that are."""
+FAR = 4.0
+"""Robust standard deviations from which the residual of a row is taken for clutter."""
+
+
+def unexplained(problem: Problem, contender: Contender, batch: Batch) -> float:
+    """Loss of the ELBO per data point that the variance left by the inducing inputs causes.
+
+    Rows of clutter count for every function: with more inducing inputs they may belong to it.
+    """
+    weight = problem.sample.weight
+    evaluation = evaluate(contender.state.model, batch)
+    found = to_host(contender.state.responsibilities)[: len(weight)]
+    clutter = found @ np.array(problem.clutter, float)
+    loss = 0.0
+    for k in np.flatnonzero(~np.array(problem.clutter)):
+        noise = np.sum(1 / np.asarray(evaluation.noise_variances[k]))
+        residual = to_host(evaluation.residuals)[k, : len(weight)]
+        loss += 0.5 * noise * float((weight * (found[:, k] + clutter)) @ residual)
+    return loss / float(weight.sum())
+
+
+def use_inducing(problem: Problem, contender: Contender, trainer: Trainer) -> None:
+    """Continue from a solution that was found with other inducing inputs than the problem has."""
+    model = with_inducing(problem, contender.start, contender.state.model)
+    state, bound = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
+    if np.isfinite(float(bound.value)):
+        contender.keep_plain()
+        contender.state, contender.bound = state, float(bound.value)
+        # Inducing inputs begin where they were chosen.
+        contender.rate = max(contender.rate, LEARNING_RATE / 3)
+
+
+def use_more_inducing(
+    problem: Problem, contender: Contender, trainer: Trainer, rng: np.random.Generator, steps: int
+) -> None:
+    """Train with twice as many inducing inputs, as often as the data need it and time allows."""
+    rows, functions = len(problem.sample.X), problem.clutter.count(False)
+    most = min(rows, int(np.sqrt(MOST_COST / (rows * functions))))
+    count = 2 * len(problem.inducing)
+    while count <= most and unexplained(problem, contender, trainer.batch) > NEEDED:
+        before = contender.bound
+        inducing = choose_inducing(problem.sample.X, count, rng)
+        use_inducing(problem._replace(inducing=inducing), contender, trainer)
+        contender.advance(trainer, steps, trainer.callback)
+        if contender.bound - before < NEEDED * float(problem.sample.weight.sum()):
+            return
+        count *= 2
+
+
+def finish(
+    problem: Problem,
+    contender: Contender,
+    trainer: Trainer,
+    rng: np.random.Generator,
+    steps: int,
+    amount: Amount,
+) -> None:
+    """Inducing inputs as the data need them, and rows that were wrongly left to clutter."""
+    if amount is not None and unexplained(problem, contender, trainer.batch) > NEEDED:
+        if is_exact(problem, contender.state.model):
+            use_all(problem, contender, trainer)
+            return
+        use_more_inducing(problem, contender, trainer, rng, steps)
+    reclaim(problem, contender, trainer)
+
+
+def is_exact(problem: Problem, model: DataAssociation) -> bool:
+    """Whether exact inference applies to the problem and is affordable."""
+    return len(problem.sample.X) <= EXACT_ROWS and problem.plain and applies(model)
+
+
+def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
+    """Replace a solution by the best one of exact inference, with all inputs as inducing inputs."""
+    batch = trainer.batch
+    trials = [
+        fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS)
+        for begun in _candidates(problem, contender, batch)
+    ]
+
+    def stop(bound: float) -> bool:
+        trainer.notify(Progress("exact", 0, contender.steps, bound))
+        return False
+
+    best = fit_exact(max(trials, key=lambda trial: trial.bound), batch, trainer.tol, stop=stop)
+    if not np.isfinite(best.bound):
+        return
+    everywhere = problem._replace(inducing=np.unique(problem.sample.X, axis=0))
+    whole = with_inducing(everywhere, contender.start, best.model)
+    processes = [whole.process(k) for k in range(problem.n_processes)]
+    model = DataAssociation.assemble(processes, best.model.gate)
+    state, bound = begin(model, batch, best.responsibilities, PROBE_STEPS)
+    if np.isfinite(float(bound.value)):
+        contender.keep_plain()
+        contender.state, contender.bound, contender.status = state, float(bound.value), "converged"
+
+
+def _candidates(problem: Problem, contender: Contender, batch: Batch) -> Iterator[Exact]:
+    """Where exact inference begins: at the solution, at its association with hyperparameters of the
+    beginning, and with little clutter."""
+    state = contender.state
+    yield Exact(state.model, state.responsibilities)
+    wide = float(np.sqrt(problem.sample.X.shape[1]))
+    start = contender.start._replace(lengthscale=wide, noise_std=NOISE)
+    fresh = build(problem, start)
+    processes = [_apart(fresh.process(k)) for k in range(problem.n_processes)]
+    gate = jax.tree.map(to_host, state.model.gate)
+    yield Exact(DataAssociation.assemble(processes, gate), state.responsibilities)
+    if any(problem.clutter) and not all(problem.clutter):
+        model = DataAssociation.assemble(processes, fresh.gate)
+        given = _little_clutter(problem, model, to_host(state.responsibilities))
+        yield Exact(model, shard_rows(padded(given, len(batch.X))))
+
+
+def _apart(process: Any) -> Process:
+    """The process with the parts of a sum of kernels at different length scales and variances."""
+    kernel = getattr(getattr(process, "latent", None), "kernel", None)
+    if not isinstance(kernel, Sum):
+        return process
+    smooth = _scaled(kernel.first, np.sqrt(APART), 1.0)
+    rough = _scaled(kernel.second, 1 / np.sqrt(APART), 1 / APART**2)
+    parts = dataclasses.replace(kernel, first=smooth, second=rough)
+    return eqx.tree_at(lambda p: p.latent.kernel, process, parts)
+
+
+def _scaled(kernel: Kernel, lengthscale: float, variance: float) -> Kernel:
+    """The kernel with length scale and variance multiplied, where the user gave none."""
+    for name, factor in (("lengthscale", lengthscale), ("variance", variance)):
+        own = getattr(kernel, name, None)
+        if isinstance(own, Parameter):
+            kernel = dataclasses.replace(kernel, **{name: own.starting_at(factor * own.value)})
+    return kernel
+
+
+def _little_clutter(
+    problem: Problem, model: DataAssociation, found: Float[np.ndarray, "N K"]
+) -> Float[np.ndarray, "N K"]:
+    """Responsibilities with few rows of clutter, or hardly any where there are several functions.
+
+    A single function with the hyperparameters of `model` predicts each row from all others; rows
+    far from their prediction, compared with the other rows, are clutter.
+    """
+    clutter = np.array(problem.clutter)
+    found = found[: len(problem.sample.X)]
+    far = np.zeros(len(found), bool)
+    if np.sum(~clutter) == 1:
+        process: Any = model.process(int(np.flatnonzero(~clutter)[0]))
+        residual = _left_out(process, problem.sample)
+        spread = np.nanmedian(np.abs(residual), axis=0) / ndtri(0.75)
+        far = np.any(np.abs(residual) > FAR * spread, axis=1)
+    functions = found * ~clutter + DOUBT / len(clutter)
+    functions /= functions.sum(axis=1, keepdims=True)
+    background = clutter / clutter.sum()
+    share = np.where(far, 1 - DOUBT, DOUBT)[:, None]
+    return (1 - share) * functions + share * background
+
+
+def _left_out(process: Any, sample: Sample) -> Float[np.ndarray, "N P"]:
+    """Residual of every row from its prediction by the others."""
+    y = filled(sample).y
+    residual = y - np.asarray(process.latent.mean(sample.X))
+    covariance = np.asarray(process.latent.kernel(sample.X, sample.X))
+    columns = []
+    for noise, column in zip(np.asarray(process.noise_variance()), residual.T, strict=True):
+        precision = np.linalg.inv(covariance + np.diag(noise / sample.weight))
+        columns.append(precision @ column / np.diag(precision))
+    return np.stack(columns, axis=1)
+
+
+def reclaim(problem: Problem, contender: Contender, trainer: Trainer) -> None:
+    """Train without clutter for a while, and keep the result if its ELBO is higher with it.
+
+    While functions are still wrong, clutter takes rows that the right functions would explain, and
+    without these the functions remain wrong.
+    """
+    clutter = np.array(problem.clutter)
+    weight = problem.sample.weight
+    found = to_host(contender.state.responsibilities)[: len(weight)]
+    if problem.sample.X.shape[1] == 1 or all(clutter) or weight @ found @ clutter < 1:
+        return
+    mask = to_host(trainer.batch.label_log_mask).copy()
+    # Rows that are known to be clutter remain so.
+    free = np.any(mask[:, ~clutter] == 0, axis=1)
+    mask[np.ix_(free, clutter)] = FORBIDDEN
+    barred = trainer._replace(batch=trainer.batch._replace(label_log_mask=shard_rows(mask)))
+    given = found * ~clutter + DOUBT
+    given = padded(given / given.sum(axis=1, keepdims=True), len(mask))
+    state, bound = begin(contender.state.model, barred.batch, shard_rows(given), PROBE_STEPS)
+    trial = Contender(contender.start, state, float(bound.value))
+    for _ in range(PARTS):
+        trace = trial.advance(barred, MOVE_STEPS).trace
+        if limit(trace) < contender.bound or not np.isfinite(trial.bound):
+            break
+    state, bound = begin(
+        trial.state.model, trainer.batch, trial.state.responsibilities, PROBE_STEPS
+    )
+    gain = float(bound.value) - contender.bound
+    contender.moves.append(("reclaim from clutter", gain))
+    trainer.notify(Progress("reclaim from clutter", 0, contender.steps, float(bound.value)))
+    if gain > 0:
+        contender.keep_plain()
+        contender.adopt(trial.result()._replace(state=state, bound=float(bound.value)))

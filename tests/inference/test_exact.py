@@ -1,0 +1,140 @@
+"""Exact inference: the same bound and posterior as with every input as an inducing input."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from dagp import GP, DeepGP, Noise
+from dagp.core.precision import numerics
+from dagp.inference.elbo import elbo_and_responsibilities
+from dagp.inference.exact import (
+    Exact,
+    _update,
+    applies,
+    fit_exact,
+    function_elbo,
+    function_marginals,
+    log_evidence,
+    maximise,
+)
+from dagp.inference.standardize import Sample, Units, to_batch
+from dagp.inference.train import begin
+from dagp.model.process import Deepening
+from dagp.search.factory import Problem, Start, build, deepened
+
+N = 30
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (N, 2))
+Y = np.sin(3 * X[:, :1]) + X[:, 1:] + 0.1 * RNG.standard_normal((N, 1))
+WEIGHT = RNG.uniform(0.5, 1.5, N)
+GIVEN = RNG.dirichlet([3.0, 1.0], N)
+
+
+def problem(priors, gate="constant"):
+    sample = Sample(X, Y, WEIGHT, np.full(N, -1))
+    return Problem(sample, Units.of(sample, standardize=False), priors, gate, X)
+
+
+WITH_CLUTTER = (GP(), Noise())
+
+
+def model_and_batch(priors=WITH_CLUTTER):
+    own = problem(priors)
+    start = Start("given", GIVEN, 0.8, 0.2)
+    return build(own, start), to_batch(own.sample, len(priors)), own, start
+
+
+def padded(shares, batch):
+    return np.vstack([shares, np.full((len(batch.X) - N, shares.shape[1]), 0.5)])
+
+
+@pytest.fixture(autouse=True)
+def precision():
+    with numerics("float64"):
+        yield
+
+
+def test_log_evidence_and_its_gradient_are_those_of_the_formula():
+    A = RNG.standard_normal((6, 6))
+    B, t = np.eye(6) + A @ A.T, RNG.standard_normal(6)
+
+    def plain(B, t):
+        return -0.5 * t @ jnp.linalg.solve(B, t) - 0.5 * jnp.linalg.slogdet(B)[1]
+
+    assert np.allclose(log_evidence(B, t), plain(B, t))
+    own, other = (jax.grad(f, argnums=(0, 1))(B, t) for f in (log_evidence, plain))
+    # A symmetric argument: the formula's gradient may be distributed otherwise over B and Bᵀ.
+    assert np.allclose(own[0] + own[0].T, other[0] + other[0].T)
+    assert np.allclose(own[1], other[1])
+
+
+def test_a_single_function_is_the_exact_gp():
+    model, batch, *_ = model_and_batch((GP(noise_std=0.2),))
+    process = model.process(0)
+    kernel = process.latent.kernel
+    counts = np.append(np.ones(N), np.zeros(len(batch.X) - N))
+    variance, lengthscale = float(kernel.variance.value), np.asarray(kernel.lengthscale.value)
+    prior = ConstantKernel(variance) * RBF(lengthscale)
+    noise = float(process.noise_variance()[0])
+    exact = GaussianProcessRegressor(prior, alpha=noise, optimizer=None).fit(X, Y[:, 0])
+    assert np.isclose(
+        function_elbo(process, batch, counts), exact.log_marginal_likelihood_value_, atol=1e-8
+    )
+    mean, std = exact.predict(X, return_std=True)
+    found = function_marginals(process, batch, counts)
+    assert np.allclose(found.mean[:N, 0], mean, atol=1e-8)
+    assert np.allclose(np.sqrt(found.variance[:N, 0]), std, atol=1e-7)
+
+
+def test_the_bound_is_that_of_all_inputs_as_inducing_inputs():
+    model, batch, *_ = model_and_batch()
+    given = padded(GIVEN, batch)
+    begun, responsibilities = model, given
+    for _ in range(60):
+        begun, responsibilities, bound = _update(begun, batch, responsibilities)
+    state, _ = begin(model, batch, responsibilities, 60)
+    sparse, found, _ = elbo_and_responsibilities(state.model, state.model.project(batch.X), batch)
+    assert np.isclose(bound, sparse.value, atol=1e-4)
+    assert np.allclose(found[:N], responsibilities[:N], atol=1e-4)
+
+
+def test_rounds_raise_the_bound_until_they_gain_little():
+    model, batch, *_ = model_and_batch()
+    seen = []
+    begun = Exact(model, padded(GIVEN, batch))
+    found = fit_exact(begun, batch, 1e-3, stop=lambda bound: bool(seen.append(bound)))
+    assert np.all(np.diff(seen) > 0)
+    assert found.bound == seen[-1]
+    again = fit_exact(found, batch, 1e-3)
+    assert again.bound - found.bound < 1e-2 * N
+
+
+def test_stop_ends_the_rounds():
+    model, batch, *_ = model_and_batch()
+    seen = []
+    begun = Exact(model, padded(GIVEN, batch))
+    fit_exact(begun, batch, 0.0, stop=lambda bound: seen.append(bound) is None)
+    assert len(seen) == 1
+
+
+def test_maximise_survives_values_that_are_not_finite():
+    def value(tree):
+        x = tree["x"]
+        inside = jnp.all(x < 1)
+        return jnp.where(inside, -jnp.sum((x - 0.9) ** 2), jnp.nan), {"x": -2 * (x - 0.9)}
+
+    found = maximise(value, {"x": jnp.array([-3.0, 0.0])}, 60)
+    assert np.allclose(found["x"], 0.9, atol=1e-2)
+
+
+def test_only_single_layers_with_constant_noise_are_exact():
+    plain, _, own, start = model_and_batch()
+    assert applies(plain)
+    deep = problem((DeepGP(), Noise()))
+    assert not applies(deepened(deep, start, build(deep, start), Deepening()))
+    assert own.plain
+    assert not deep.plain
+    assert not problem((GP(noise_gp=GP()),)).plain
