@@ -49,6 +49,7 @@ missing = "raise"
 processes = 3
 noise_process = true
 kernel = "matern52"
+noise = "laplace"
 varying_noise = true
 depth = 2
 gate = "constant"
@@ -69,7 +70,7 @@ def test_everything_in_a_config_arrives(fit):
     seen = fit(ALL.replace('weights = "x2"', 'weights = "x"').replace('"t", "x"', '"t"'))
     np.testing.assert_array_equal(seen["X"], np.arange(12.0)[:, None])
     np.testing.assert_array_equal(seen["w"], np.arange(12) % 3)
-    process = DeepGP(layers=2, kernel=kernels.Matern52(), noise_gp=GP())
+    process = DeepGP(layers=2, kernel=kernels.Matern52(), noise_gp=GP(), noise="laplace")
     assert repr(seen["processes"]) == repr([process] * 3 + [Noise()])
     assert (seen["gate"], seen["inducing"], seen["n_init"], seen["max_iter"]) == (
         "constant",
@@ -94,10 +95,12 @@ def test_options_override_the_config(fit):
     config = ALL.replace('weights = "x2"\n', "")
     seen = fit(
         config, "--processes", "1", "--no-noise-process", "--kernel", "Squared_Exponential",
-        "--constant-noise", "--depth", "1", "--gate", "gp", "--seed", "9", "--features", "x",
+        "--noise", "student", "--constant-noise", "--depth", "1", "--gate", "gp", "--seed", "9",
+        "--features", "x",
         "--starts", "2", "--max-iter", "5", "--tol", "0.1", "--labels", "l", "--inducing", "3",
     )  # fmt: skip
-    assert repr(seen["processes"]) == repr(GP(kernel=kernels.SquaredExponential()))
+    expected = GP(kernel=kernels.SquaredExponential(), noise="student")
+    assert repr(seen["processes"]) == repr(expected)
     assert (seen["n_processes"], seen["gate"], seen["random_state"]) == (1, None, 9)
     assert (seen["n_init"], seen["max_iter"], seen["tol"], seen["inducing"]) == (2, 5, 0.1, 3)
     np.testing.assert_array_equal(seen["X"][:, 0], np.arange(12) % 3)

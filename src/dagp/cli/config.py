@@ -60,6 +60,7 @@ TABLES: dict[str, dict[str, Key]] = {
         ),
         "noise_process": _YES_NO,
         "kernel": _ANY,
+        "noise": _one_of("gaussian", "student", "laplace"),
         "varying_noise": _YES_NO,
         "depth": _COUNT,
         "gate": _ANY,

@@ -116,7 +116,7 @@ def _setting(key: str, value: Any, place: Place) -> Any:
         return _noise_gp(value, place)
     if key == "mean" and isinstance(value, str | Mapping):
         return _mean(value, place)
-    if key in ("noise_std", "std"):
+    if key in ("noise_std", "std", "degrees"):
         return _quantity(value, place)
     return value
 

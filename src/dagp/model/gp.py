@@ -18,7 +18,7 @@ from dagp.model.gates import GatePrior, GPGate, unitless
 from dagp.model.kernel import Kernel
 from dagp.model.kernels import SquaredExponential
 from dagp.model.means import Centred, InUnits, Mean
-from dagp.model.noise_shapes import GaussianShape, NoiseName, NoiseShape, noise_shape
+from dagp.model.noise_shapes import GaussianShape, NoiseName, NoiseShape, check_shape, noise_shape
 from dagp.model.noisy import NoisyFunction
 from dagp.model.parameters import LogNormal, ParameterLike, Prior, parameter
 from dagp.model.process import (
@@ -88,6 +88,10 @@ class GPProcess(NoisyFunction):
 
     def uncertain_precision(self, marginals: Marginals, y: Outputs) -> Outputs:
         return self.lacking(self.shape, marginals, y, 1 / self.noise_variance())
+
+    def check(self, dtype: str) -> None:
+        super().check(dtype)
+        check_shape(self.shape)
 
     def components(self, marginals: Marginals) -> Components:
         samples = self.latent.samples
@@ -211,6 +215,7 @@ class HeteroscedasticProcess(NoisyFunction):
 
     def check(self, dtype: str) -> None:
         super().check(dtype)
+        check_shape(self.shape)
         self.log_noise.check(dtype)
 
 
@@ -238,8 +243,8 @@ class GP(ProcessPrior, GatePrior):
         Shape of the noise. The others have heavy tails, so that single large errors move the
         function little; all outputs of a row share one error size.
     degrees : float or Parameter, default=None
-        Initial degrees of freedom of Student-t noise, from 1 to 1000, of few for heavy tails;
-        ``fixed(...)`` holds them. Without a prior of their own it is ``Gamma(2.0, 0.1)``.
+        Initial degrees of freedom of Student-t noise, from 1 (the heaviest tails) to 1000;
+        ``fixed(...)`` holds them. Their prior, unless stated, is ``Gamma(2.0, 0.1)``.
 
     Examples
     --------

@@ -25,8 +25,8 @@ from scipy.special import ndtri
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Outputs, PerPoint
 from dagp.model.parameters import Gamma, Parameter, ParameterLike, parameter
+from dagp.model.process import LOG_2PI
 
-LOG_2PI = float(np.log(2 * np.pi))
 NoiseName = Literal["gaussian", "student", "laplace"]
 LEAST_DEGREES, MOST_DEGREES = 1.0, 1000.0
 """Range of the degrees of freedom: from Cauchy noise to noise that cannot be told from normal."""
@@ -138,11 +138,6 @@ class StudentShape(NoiseShape):
         cubic = 3 * jnp.log(jnp.maximum(centre + z * std, 1e-30))
         return jnp.maximum(power, cubic), 3 * jnp.log(centre - z * std)
 
-    def check(self) -> None:
-        """Raise ValueError if a shape read from a file is invalid."""
-        if np.size(self.degrees.raw) != 1:
-            raise ValueError("degrees of Student-t noise must be one number")
-
 
 @storable("shape/Laplace")
 class LaplaceShape(NoiseShape):
@@ -186,6 +181,14 @@ class LaplaceShape(NoiseShape):
 def _totals(square: Outputs, there: Outputs) -> tuple[Float[Array, "N 1"], Float[Array, "N 1"]]:
     """Number of outputs of each row that are there, and the sum of their squares."""
     return jnp.sum(there, axis=-1, keepdims=True), jnp.sum(there * square, axis=-1, keepdims=True)
+
+
+def check_shape(shape: Any) -> None:
+    """Raise ValueError if a shape read from a file is invalid."""
+    if not isinstance(shape, NoiseShape):
+        raise ValueError(f"shape of the noise must be a NoiseShape, got {type(shape).__name__}")
+    if isinstance(shape, StudentShape) and np.shape(shape.degrees.raw) != ():
+        raise ValueError("degrees of freedom must be one number")
 
 
 def noise_shape(noise: str, degrees: ParameterLike) -> NoiseShape:
