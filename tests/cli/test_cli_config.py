@@ -120,6 +120,8 @@ count = 2
 kernel = { sum = ["linear", { kind = "periodic", period = { value = 24.0, fixed = true } }] }
 noise_std = { value = 0.1, prior = { kind = "log-normal", median = 0.1, std = 0.5 } }
 mean = { kind = "linear", slope = 2.0 }
+noise = "student"
+degrees = { value = 4.0, fixed = true }
 [[model.processes]]
 layers = 3
 noise_gp = { kernel = { kind = "rbf", lengthscale = [1.0], active = ["x"] } }
@@ -143,6 +145,8 @@ def test_processes_that_differ(fit):
     assert isinstance(one.kernel.first, kernels.Linear)
     assert float(one.noise_std.prior.median) == pytest.approx(0.1)
     assert isinstance(one.mean, means.Linear)
+    assert (one.noise, one.degrees.frozen, deep.noise) == ("student", True, "gaussian")
+    assert float(one.degrees.in_user_units) == pytest.approx(4.0)
     assert (type(deep), deep.layers, type(deep.kernel)) == (DeepGP, 3, kernels.Matern32)
     assert deep.noise_gp.kernel.active == (1,)
     assert (noise, uniform) == (Noise(shape="uniform"), Uniform(-1.0, 3.0))
@@ -179,6 +183,12 @@ def test_options_hold_for_every_process_of_a_list(fit):
         ("[model]\nkernel = {period = 1}", "[model] kernel: the kernel needs a kind"),
         ("[model]\nkernel = {sum = ['white']}", "a list of two or more kernels"),
         ("[model]\ngate = 'flat'", "[model] gate: expected 'gp', 'constant' or a table"),
+        ("[model]\nnoise = 'cauchy'", "noise must be 'gaussian' or 'student' or 'laplace', got"),
+        (
+            "[[model.processes]]\nnoise = 'studnt'",
+            "1, noise: there is no noise 'studnt'. Did you mean 'student'?",
+        ),
+        ("[[model.processes]]\ndegrees = 3", '1: degrees are those of noise="student"'),
         ("[model]\ninference = {heat = 1}", "[model] inference: unknown key"),
         ("[[model.processes]]\nkind = 'gpp'", "[[model.processes]] 1: there is no process 'gpp'"),
         ("[[model.processes]]\nkind = 'noise'\nlow = 1", "1: unknown key 'low'"),
