@@ -74,6 +74,16 @@ def test_intervals_and_densities_have_heavy_tails(model, data):
     assert np.all(np.isfinite(model.score_samples(*data[:2])))
 
 
+def test_skpro_has_its_quantiles(model, data):
+    pytest.importorskip("skpro")
+    from dagp.skpro import MixtureDistribution
+
+    mixture = model.predict_mixture(data[0][:3])
+    found = MixtureDistribution(mixture)
+    np.testing.assert_allclose(np.ravel(found.ppf(0.99)), mixture.quantile(0.99), rtol=1e-8)
+    assert np.all(np.isfinite(found.energy()))
+
+
 def test_q_is_widened_for_uncertain_sizes_and_assignments(model):
     for k in range(2):
         trained, answers = (m.process(k) for m in (model.stream_.model, model.posterior_.model))
