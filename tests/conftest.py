@@ -18,10 +18,10 @@ from hypothesis import settings
 # Not in the modules a user calls directly: those answer wrong types with words of their own.
 CHECKED = (
     "core.linalg inference.elbo inference.standardize inference.train model.association "
-    "model.gates model.gp model.kernel model.kernels model.means model.parameters model.process "
-    "model.sparse_gp model.variational predict.posterior predict.process search.factory "
-    "search.deepen search.improve search.inducing search.moves search.number search.search "
-    "search.starts"
+    "model.gates model.gp model.kernel model.kernels model.means model.noise_shapes model.noisy "
+    "model.parameters model.process model.sparse_gp model.variational predict.posterior "
+    "predict.process search.factory search.deepen search.improve search.inducing search.moves "
+    "search.number search.search search.starts"
 )
 FIRST, SELDOM = 100, 20
 """How many calls of a function are checked one by one, and which of the later ones are."""

@@ -53,6 +53,8 @@ CASES = {
     "one process": Case((GP(),)),
     "three processes": Case((GP(), GP(kernels.Matern32()), Noise(std=2.0))),
     "heteroscedastic": Case((GP(noise_gp=GP()), GP())),
+    "heavy tails": Case((GP(noise="student"), GP(noise="laplace"))),
+    "heavy tails that vary": Case((GP(noise="student", noise_gp=GP()), DeepGP(noise="laplace"))),
     "all kernels": Case((GP(ALL), GP()), GP(kernels.Matern52()), columns=2),
     "means": Case(
         (

@@ -253,15 +253,19 @@ def _process(process: "dict[str, Any]", X: np.ndarray) -> "tuple[Any, ...]":
         return (*(process[k] for k in ("masses", "means", "variances")), nothing, process["flags"])
     mean, variance = _marginals(process["function"], X)
     samples = len(mean)
-    noise = np.broadcast_to(process["noise"], mean.shape)
-    masses = np.full(samples, 1 / samples)
+    masses, noise = np.ones(1), np.broadcast_to(process["noise"], (1, *mean.shape[1:]))
     if "log_noise" in process:
         centre, spread = (part[0] for part in _marginals(process["log_noise"], X))
         most = 0.5 * np.log(np.finfo(float).max)
         factor = np.exp(np.minimum(centre + _NODES[:, None, None] * np.sqrt(spread), most))
-        noise = np.tile(process["noise"] * factor, (samples, 1, 1))
-        mean, variance = (np.repeat(part, len(_NODES), axis=0) for part in (mean, variance))
-        masses = np.tile(_MASSES / _MASSES.sum(), samples) / samples
+        masses, noise = _MASSES / _MASSES.sum(), process["noise"] * factor
+    if "shape_masses" in process:
+        noise = noise[:, None] * process["shape_factors"][:, None, None]
+        noise = noise.reshape(-1, *mean.shape[1:])
+        masses = np.outer(masses, process["shape_masses"]).ravel()
+    # Every sample of the function with every component of its noise.
+    mean, variance = (np.repeat(part, len(masses), axis=0) for part in (mean, variance))
+    noise, masses = np.tile(noise, (samples, 1, 1)), np.tile(masses, samples) / samples
     return masses, mean, variance, noise, np.zeros(len(masses), bool)
 
 

@@ -8,7 +8,8 @@ True
 """
 
 from dagp.model.gates import Gate, GateMarginals, GatePrior
-from dagp.model.gp import GPProcess, NoisyFunction
+from dagp.model.gp import GPProcess
+from dagp.model.noisy import NoisyFunction
 from dagp.model.process import BuildContext, Components, Process, ProcessPrior
 from dagp.model.sparse_gp import LatentFunction, Marginals, Projection, SparseGP
 from dagp.model.variational import GaussianQ, NaturalGaussian

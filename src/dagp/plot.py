@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+from scipy.special import ndtr
 
 try:
     import matplotlib.pyplot as plt
@@ -98,7 +99,8 @@ def posterior(
     margin: float = 0.05,
     ax: Axes | None = None,
 ) -> Axes:
-    """Predictive mean of every used process with a band of two standard deviations.
+    """Predictive mean of every used process with a band of two standard deviations, or with
+    heavy-tailed noise of the same probability.
 
     Opacity follows the weight of the process in the gate. Unused processes are in the legend only.
 
@@ -123,7 +125,7 @@ def posterior(
         level = level[~np.isnan(level)]
     for k in np.flatnonzero(model.active_).tolist():
         alone = mixture.marginal(k)
-        mean, std = alone.mean()[:, output], np.sqrt(alone.variance()[:, output])
+        mean, std = alone.mean()[:, output], _spread(model, alone, k)[:, output]
         _faded(ax, grid, mean, std, _weight(mixture, k), colour(k))
     ax.autoscale_view()
     if level.size:
@@ -331,6 +333,15 @@ def _sweep(model: "DAGP", column: int, margin: float) -> tuple[np.ndarray, np.nd
     reach = margin * (high[column] - low[column])
     grid = np.linspace(low[column] - reach, high[column] + reach, _GRID)
     return grid, model.columns_.along((low + high) / 2, column, grid)
+
+
+def _spread(model: "DAGP", alone: "Mixture", k: int) -> np.ndarray:
+    """Half the height of the band of a process, in units of `_BAND`."""
+    if model.processes_[k].noise_ == "gaussian":
+        return np.sqrt(alone.variance())
+    # Heavy tails may have no standard deviation.
+    low, high = alone.interval(1 - 2 * float(ndtr(-_BAND)))
+    return (high - low) / (2 * _BAND)
 
 
 def _faded(

@@ -14,6 +14,7 @@ from dagp.model.clutter import Noise
 from dagp.model.gp import GP
 from dagp.model.kernel import Kernel
 from dagp.model.kernels import Matern32, Matern52
+from dagp.model.noise_shapes import NoiseName
 from dagp.predict.density import Density
 from dagp.predict.mixture import Mixture
 
@@ -33,6 +34,9 @@ class RobustGPR(Density, RegressorMixin, BaseEstimator):
     kernel : Kernel, default=None
         Kernel in the units of the data; None is the sum of a Matérn-5/2 and a Matérn-3/2 kernel,
         each with one length scale per input: a smooth function with rough details.
+    noise : {"gaussian", "student", "laplace"}, default="gaussian"
+        Shape of the noise of good readings; heavy tails are for data in which all readings have
+        errors of very different sizes, and use inducing points.
     noise_std : float, array-like or Parameter, default=None
         Initial standard deviation of the noise of good readings; ``fixed(...)`` holds it.
     gate : GP, "constant" or None, default="constant"
@@ -84,6 +88,7 @@ class RobustGPR(Density, RegressorMixin, BaseEstimator):
 
     kernel: Kernel | None = None
     _: KW_ONLY
+    noise: NoiseName = "gaussian"
     noise_std: Any = None
     gate: Any = "constant"
     inducing: Any = "auto"
@@ -112,22 +117,23 @@ class RobustGPR(Density, RegressorMixin, BaseEstimator):
         """
         kernel = Matern52() + Matern32() if self.kernel is None else self.kernel
         settings = self.get_params(deep=False)
-        for name in ("kernel", "noise_std"):
+        for name in ("kernel", "noise", "noise_std"):
             del settings[name]
         several = np.ndim(X) == 2 and np.shape(X)[1] > 1
         if isinstance(self.inducing, str) and self.inducing == "auto" and several:
             settings["inducing"] = "all"
         # Uniform: a wrong reading may be anywhere in the range, and clutter that adapts its width
         # would take good readings with somewhat larger errors than the others.
-        processes = [GP(kernel, noise_std=self.noise_std), Noise(shape="uniform")]
+        signal = GP(kernel, noise=self.noise, noise_std=self.noise_std)
+        processes = [signal, Noise(shape="uniform")]
         self.model_: DAGP = DAGP(2, processes, **settings).fit(X, y, sample_weight)
         for name in ("n_features_in_", "feature_names_in_", "n_iter_", "lower_bound_"):
             if hasattr(self.model_, name):
                 setattr(self, name, getattr(self.model_, name))
         self.outlier_probability_: Float[np.ndarray, " N"] = self.model_.responsibilities_[:, 1]
         self.outliers_: Bool[np.ndarray, " N"] = self.outlier_probability_ > 0.5
-        signal = self.model_.processes_[0]
-        self.kernel_, self.noise_std_ = signal.kernel_, signal.noise_std_
+        fitted = self.model_.processes_[0]
+        self.kernel_, self.noise_std_ = fitted.kernel_, fitted.noise_std_
         return self
 
     @overload

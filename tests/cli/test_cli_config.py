@@ -49,6 +49,7 @@ missing = "raise"
 processes = 3
 noise_process = true
 kernel = "matern52"
+noise = "laplace"
 varying_noise = true
 depth = 2
 gate = "constant"
@@ -69,7 +70,7 @@ def test_everything_in_a_config_arrives(fit):
     seen = fit(ALL.replace('weights = "x2"', 'weights = "x"').replace('"t", "x"', '"t"'))
     np.testing.assert_array_equal(seen["X"], np.arange(12.0)[:, None])
     np.testing.assert_array_equal(seen["w"], np.arange(12) % 3)
-    process = DeepGP(layers=2, kernel=kernels.Matern52(), noise_gp=GP())
+    process = DeepGP(layers=2, kernel=kernels.Matern52(), noise_gp=GP(), noise="laplace")
     assert repr(seen["processes"]) == repr([process] * 3 + [Noise()])
     assert (seen["gate"], seen["inducing"], seen["n_init"], seen["max_iter"]) == (
         "constant",
@@ -94,10 +95,12 @@ def test_options_override_the_config(fit):
     config = ALL.replace('weights = "x2"\n', "")
     seen = fit(
         config, "--processes", "1", "--no-noise-process", "--kernel", "Squared_Exponential",
-        "--constant-noise", "--depth", "1", "--gate", "gp", "--seed", "9", "--features", "x",
+        "--noise", "student", "--constant-noise", "--depth", "1", "--gate", "gp", "--seed", "9",
+        "--features", "x",
         "--starts", "2", "--max-iter", "5", "--tol", "0.1", "--labels", "l", "--inducing", "3",
     )  # fmt: skip
-    assert repr(seen["processes"]) == repr(GP(kernel=kernels.SquaredExponential()))
+    expected = GP(kernel=kernels.SquaredExponential(), noise="student")
+    assert repr(seen["processes"]) == repr(expected)
     assert (seen["n_processes"], seen["gate"], seen["random_state"]) == (1, None, 9)
     assert (seen["n_init"], seen["max_iter"], seen["tol"], seen["inducing"]) == (2, 5, 0.1, 3)
     np.testing.assert_array_equal(seen["X"][:, 0], np.arange(12) % 3)
@@ -117,6 +120,8 @@ count = 2
 kernel = { sum = ["linear", { kind = "periodic", period = { value = 24.0, fixed = true } }] }
 noise_std = { value = 0.1, prior = { kind = "log-normal", median = 0.1, std = 0.5 } }
 mean = { kind = "linear", slope = 2.0 }
+noise = "student"
+degrees = { value = 4.0, fixed = true }
 [[model.processes]]
 layers = 3
 noise_gp = { kernel = { kind = "rbf", lengthscale = [1.0], active = ["x"] } }
@@ -140,6 +145,8 @@ def test_processes_that_differ(fit):
     assert isinstance(one.kernel.first, kernels.Linear)
     assert float(one.noise_std.prior.median) == pytest.approx(0.1)
     assert isinstance(one.mean, means.Linear)
+    assert (one.noise, one.degrees.frozen, deep.noise) == ("student", True, "gaussian")
+    assert float(one.degrees.in_user_units) == pytest.approx(4.0)
     assert (type(deep), deep.layers, type(deep.kernel)) == (DeepGP, 3, kernels.Matern32)
     assert deep.noise_gp.kernel.active == (1,)
     assert (noise, uniform) == (Noise(shape="uniform"), Uniform(-1.0, 3.0))
@@ -176,6 +183,12 @@ def test_options_hold_for_every_process_of_a_list(fit):
         ("[model]\nkernel = {period = 1}", "[model] kernel: the kernel needs a kind"),
         ("[model]\nkernel = {sum = ['white']}", "a list of two or more kernels"),
         ("[model]\ngate = 'flat'", "[model] gate: expected 'gp', 'constant' or a table"),
+        ("[model]\nnoise = 'cauchy'", "noise must be 'gaussian' or 'student' or 'laplace', got"),
+        (
+            "[[model.processes]]\nnoise = 'studnt'",
+            "1, noise: there is no noise 'studnt'. Did you mean 'student'?",
+        ),
+        ("[[model.processes]]\ndegrees = 3", '1: degrees are those of noise="student"'),
         ("[model]\ninference = {heat = 1}", "[model] inference: unknown key"),
         ("[[model.processes]]\nkind = 'gpp'", "[[model.processes]] 1: there is no process 'gpp'"),
         ("[[model.processes]]\nkind = 'noise'\nlow = 1", "1: unknown key 'low'"),

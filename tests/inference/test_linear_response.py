@@ -1,5 +1,6 @@
 """What doubt about the assignments adds to the variances: by differentiation, and by counting."""
 
+import dataclasses
 import itertools
 
 import equinox as eqx
@@ -35,11 +36,13 @@ pytestmark = pytest.mark.usefixtures("float64")
 INDUCING = np.linspace(0.1, 2.9, 7)[:, None]
 CLUTTER = Uniform(-3.0, 3.0)
 GATE = ConstantGate(np.log([0.6, 0.4]))
+ALONE = ConstantGate(np.zeros(1))
 
 
 def settled(priors, X, y, inducing=INDUCING):
     """A model at its optimum, the hyperparameters and the gate given."""
-    model = build(priors, inducing, outputs=y.shape[1], gate=GATE)
+    gate = GATE if len(priors) > 1 else ALONE
+    model = build(priors, inducing, outputs=y.shape[1], gate=gate)
     data = batch(X, y, len(priors))
     shares = jnp.asarray(random_shares(0, len(X), len(priors)))
 
@@ -76,11 +79,14 @@ def polluted(seed, n=12):
     return X, y
 
 
-def test_precision_is_how_the_bound_bends():
+@pytest.mark.parametrize(
+    ("noise", "clutter"), [("gaussian", (CLUTTER,)), ("student", (CLUTTER,)), ("laplace", ())]
+)
+def test_precision_is_how_the_bound_bends(noise, clutter):
     X, y = curve(0, 16, outputs=2)
     y[::4] += 0.7
-    model = settled([smooth(), CLUTTER], X, y)
-    process, data = model.process(0), batch(X, y, 2)
+    model = settled([dataclasses.replace(smooth(), noise=noise), *clutter], X, y)
+    process, data = model.process(0), batch(X, y, 1 + len(clutter))
     precision = process.latent.q.precision
 
     def bound(means):

@@ -28,6 +28,7 @@ def view(X, y, member, means, *, noise=0.05, variances=0.0, weight=None, labels=
         np.full((K, P), noise),
         log_joint,
         [k for k in range(K) if k not in clutter],
+        [k for k in range(K) if k not in clutter],
     )
 
 

@@ -84,6 +84,7 @@ def view(shares, means, X, y, noise=0.1):
         np.full((K, 1), noise),
         np.log(np.maximum(shares, 1e-9)),
         list(range(K)),
+        list(range(K)),
     )
 
 

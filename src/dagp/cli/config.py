@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagp.cli.app import InputError
+from dagp.cli.priors import NOISES
 from dagp.cli.roles import check_role
 from dagp.cli.spelling import listed, suggestion
 
@@ -60,6 +61,7 @@ TABLES: dict[str, dict[str, Key]] = {
         ),
         "noise_process": _YES_NO,
         "kernel": _ANY,
+        "noise": _one_of(*NOISES),
         "varying_noise": _YES_NO,
         "depth": _COUNT,
         "gate": _ANY,

@@ -47,6 +47,7 @@ def fit(
     processes: fit_options.Processes = None,
     noise_process: fit_options.NoiseProcess = None,
     kernel: fit_options.Kernel = None,
+    noise: fit_options.Noise = None,
     varying_noise: fit_options.VaryingNoise = None,
     depth: fit_options.Depth = None,
     gate: fit_options.Gate = None,
@@ -72,9 +73,9 @@ def fit(
         target=target, features=features, weights=weights, labels=labels,
         missing=missing and str(missing), delimiter=delimiter, decimal=decimal,
         processes=processes and _process_count(processes), noise_process=noise_process,
-        kernel=kernel, varying_noise=varying_noise, depth=depth, gate=gate and str(gate),
-        inducing=inducing, batch_size=batch_size, starts=starts, max_iter=max_iter, tol=tol,
-        seed=seed,
+        kernel=kernel, noise=noise and str(noise), varying_noise=varying_noise, depth=depth,
+        gate=gate and str(gate), inducing=inducing, batch_size=batch_size, starts=starts,
+        max_iter=max_iter, tol=tol, seed=seed,
     )  # fmt: skip
     settings.add_roles(parse_roles(role or ()))
     began = time.monotonic()
@@ -113,8 +114,12 @@ def _prepare(data: str, settings: Settings) -> tuple[DAGP, TrainingData]:
 
 def _facts(model: DAGP) -> dict[str, Any]:
     """Facts about a fitted model, for machines."""
-    noise = [process.noise_std_.tolist() for process in model.processes_]
-    return modelfile.about(model) | {"noise_std": noise, "steps": int(model.n_iter_)}
+    noise = {
+        "noise": [process.noise_ for process in model.processes_],
+        "noise_std": [process.noise_std_.tolist() for process in model.processes_],
+        "degrees": [process.degrees_ for process in model.processes_],
+    }
+    return modelfile.about(model) | noise | {"steps": int(model.n_iter_)}
 
 
 def _process_count(text: str) -> int | str:

@@ -29,6 +29,14 @@ class SimpleGate(StrEnum):
     constant = "constant"
 
 
+class NoiseKind(StrEnum):
+    """Shapes of the noise."""
+
+    gaussian = "gaussian"
+    student = "student"
+    laplace = "laplace"
+
+
 Target: TypeAlias = Annotated[
     str | None, _of_table("--target", "-t", help="Output column; needed here or in --config.")
 ]
@@ -71,6 +79,10 @@ Kernel: TypeAlias = Annotated[
         help=f"Kernel of each process: {', '.join(KERNELS)}.",
         autocompletion=lambda: list(KERNELS),
     ),
+]
+Noise: TypeAlias = Annotated[
+    NoiseKind | None,
+    _of_model(help="Shape of the noise; student and laplace have heavy tails (default gaussian)."),
 ]
 VaryingNoise: TypeAlias = Annotated[
     bool | None,

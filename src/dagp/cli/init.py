@@ -22,6 +22,7 @@ _MODEL = """\
 processes = 2            # or "auto" to determine the number
 noise_process = false    # true: one more process, for outliers
 kernel = "squared-exponential"   # matern52 and matern32 for rougher functions
+noise = "gaussian"       # "student" or "laplace": heavy tails, for readings with large errors
 varying_noise = false    # true: noise that depends on the inputs
 depth = 1                # GP layers of each process
 gate = "gp"              # "constant": weights of the processes do not depend on the inputs

@@ -14,7 +14,12 @@ from dagp.inference.concrete import Concrete
 from dagp.model.clutter import Noise
 from dagp.tables.settings import AUTO_PROCESSES, check_settings
 
-_KEYS = {"kernel": "kernel", "varying_noise": "noise_gp", "depth": "layers"}
+_KEYS = {
+    "kernel": "kernel",
+    "noise": "noise",
+    "varying_noise": "noise_gp",
+    "depth": "layers",
+}
 """Settings of all processes, and the keys of one process that they stand for."""
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from dagp.cli.app import InputError
 from dagp.cli.spelling import listed, suggestion
@@ -23,6 +23,7 @@ from dagp.model.kernels import (
 from dagp.model.means import Constant as ConstantMean
 from dagp.model.means import Linear as LinearMean
 from dagp.model.means import Mean, Zero
+from dagp.model.noise_shapes import NoiseName
 from dagp.model.parameters import Gamma, HalfCauchy, LogNormal, Prior, fixed, parameter
 from dagp.model.process import ProcessPrior
 
@@ -40,6 +41,8 @@ KERNELS: dict[str, Any] = {
 MEANS: dict[str, Any] = {"zero": Zero, "constant": ConstantMean, "linear": LinearMean}
 DENSITIES: dict[str, Any] = {"log-normal": LogNormal, "gamma": Gamma, "half-cauchy": HalfCauchy}
 PROCESSES: dict[str, Any] = {"gp": GP, "deep-gp": DeepGP, "noise": Noise, "uniform": Uniform}
+
+NOISES: tuple[str, ...] = get_args(NoiseName)
 
 
 class Place(NamedTuple):
@@ -116,8 +119,11 @@ def _setting(key: str, value: Any, place: Place) -> Any:
         return _noise_gp(value, place)
     if key == "mean" and isinstance(value, str | Mapping):
         return _mean(value, place)
-    if key in ("noise_std", "std"):
+    if key in ("noise_std", "std", "degrees"):
         return _quantity(value, place)
+    if key == "noise" and value not in NOISES:
+        near = suggestion(str(value), NOISES)
+        raise place.error(f"there is no noise {value!r}.{near} There are {listed(NOISES)}")
     return value
 
 

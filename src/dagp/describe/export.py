@@ -32,10 +32,14 @@ def to_xarray(model: "DAGP", data: tuple[Any, Any] | None) -> "xarray.Dataset":
         "noise_std": (noisy, noise, "standard deviation of an observation around the function"),
         "lower_bounds": ("step", model.lower_bounds_, "evidence lower bound (ELBO)"),
     }
+    if any(process.degrees_ is not None for process in model.processes_):
+        degrees = [np.nan if p.degrees_ is None else p.degrees_ for p in model.processes_]
+        variables["degrees"] = (PROCESS, degrees, "degrees of freedom of Student-t noise")
     coordinates = {
         POINT: range(rows),
         PROCESS: range(processes),
         "kind": (PROCESS, [process.kind for process in model.processes_]),
+        "noise": (PROCESS, [process.noise_ for process in model.processes_]),
     }
     if not model.flat_:
         coordinates["output"] = range(noise.shape[1])

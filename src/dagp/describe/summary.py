@@ -27,12 +27,19 @@ def rows(model: "DAGP") -> list[tuple[str, ...]]:
             str(process.index) + ("" if model.active_[process.index] else " (unused)"),
             process.kind,
             f"{process.share_:.1%}",
-            ", ".join(digits(std) for std in process.noise_std_),
+            ", ".join(digits(std) for std in process.noise_std_) + _tails(process),
             _where(model, process),
             "" if process.kernel_ is None else _function(process.kernel_, model.columns_),
         )
         for process in model.processes_
     ]
+
+
+def _tails(process: "FittedProcess") -> str:
+    """Heavy tails of the noise, in words."""
+    if process.degrees_ is not None:
+        return f" (Student-t, {digits(process.degrees_)} degrees of freedom)"
+    return "" if process.noise_ == "gaussian" else f" ({process.noise_.capitalize()})"
 
 
 def _function(kernel: "Kernel", columns: "Columns") -> str:

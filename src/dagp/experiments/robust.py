@@ -137,6 +137,7 @@ ROBUST = Experiment(
     competitors={
         "RobustGPR": fits(RobustGPR),
         "GP": fits(DAGP, 1, [GP(_KERNEL)], inducing="all"),
+        "Student-t GP": fits(DAGP, 1, [GP(_KERNEL, noise="student")]),
         "RRP": relevance_pursuit,
     },
     score=score,

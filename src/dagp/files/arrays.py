@@ -20,6 +20,7 @@ from dagp.model.deep_stack import DeepStack
 from dagp.model.gates import ConstantGate, Gate, GPGate
 from dagp.model.gp import GPProcess, HeteroscedasticProcess
 from dagp.model.kernel import Constant, Kernel, Product, Sum
+from dagp.model.noise_shapes import GaussianShape, LaplaceShape, NoiseShape, StudentShape
 from dagp.model.parameters import Parameter
 from dagp.model.process import Process
 from dagp.model.sparse_gp import LatentFunction, SparseGP
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from dagp.estimator import DAGP
 
 Tree = dict[str, Any]
+
+_NOISY = (GPProcess, HeteroscedasticProcess)
 
 _KERNELS = (
     kernels.SquaredExponential,
@@ -111,15 +114,21 @@ def _process(process: Process) -> Tree:
         parts = {"means": found.mean[:, 0], "variances": found.variance[:, 0]}
         arrays = {name: np.asarray(part)[kept] for name, part in parts.items()}
         return {"masses": masses[kept], "flags": flags[kept], **arrays}
-    if type(process) is GPProcess:
-        return {"function": _function(process.latent), "noise": process.noise_variance()}
-    if type(process) is HeteroscedasticProcess:
-        return {
-            "function": _function(process.latent),
-            "noise": process.noise_variance(),
-            "log_noise": _function(process.log_noise),
-        }
+    if isinstance(process, GPProcess | HeteroscedasticProcess) and type(process) in _NOISY:
+        tree = {"function": _function(process.latent), "noise": process.noise_variance()}
+        if isinstance(process, HeteroscedasticProcess):
+            tree["log_noise"] = _function(process.log_noise)
+        return tree | _shape(process.shape)
     raise _refused(process)
+
+
+def _shape(shape: NoiseShape) -> Tree:
+    """Masses and variance factors of the normal components of heavy-tailed noise."""
+    if type(shape) is GaussianShape:
+        return {}
+    if type(shape) not in (StudentShape, LaplaceShape):
+        raise _refused(shape)
+    return dict(zip(("shape_masses", "shape_factors"), shape.nodes(), strict=True))
 
 
 def _gate(gate: Gate) -> Tree:

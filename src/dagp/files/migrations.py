@@ -143,15 +143,25 @@ def _with_setting(node: Any, name: str) -> Any:
     return node
 
 
-def _with_field(node: Any, tag: str, field: str) -> Any:
-    """An encoded tree in which all objects of a class have one more field, which is None."""
+def _from_format_4(description: dict[str, Any]) -> dict[str, Any]:
+    # All noise was Gaussian.
+    tree, gaussian = description["tree"], {"!": "shape/Gaussian", "fields": {}}
+    for tag in ("prior/GP", "prior/DeepGP"):
+        tree = _with_field(_with_field(tree, tag, "noise", "gaussian"), tag, "degrees")
+    for tag in ("process/GP", "process/Heteroscedastic"):
+        tree = _with_field(tree, tag, "shape", gaussian)
+    return {**description, "tree": tree}
+
+
+def _with_field(node: Any, tag: str, field: str, content: Any = None) -> Any:
+    """An encoded tree in which all objects of a class have one more field."""
     if isinstance(node, list):
-        return [_with_field(item, tag, field) for item in node]
+        return [_with_field(item, tag, field, content) for item in node]
     if not isinstance(node, dict):
         return node
-    node = {key: _with_field(value, tag, field) for key, value in node.items()}
+    node = {key: _with_field(value, tag, field, content) for key, value in node.items()}
     if node.get("!") == tag:
-        node["fields"] = {**node["fields"], field: None}
+        node["fields"] = {**node["fields"], field: content}
     return node
 
 
@@ -159,5 +169,6 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: _from_format_1,
     2: _from_format_2,
     3: _from_format_3,
+    4: _from_format_4,
 }
 """Migration from each format version to the next."""

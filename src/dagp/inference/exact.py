@@ -28,6 +28,7 @@ from dagp.core.typing import Array, Float, PerPoint, PerProcess, Scalar
 from dagp.inference.elbo import responsibilities
 from dagp.model.association import Batch, DataAssociation, apply_labels
 from dagp.model.gp import GPProcess
+from dagp.model.noise_shapes import GaussianShape
 from dagp.model.parameters import log_prior, trainable
 from dagp.model.process import LOG_2PI, Process, observed
 from dagp.model.sparse_gp import Marginals, SparseGP
@@ -50,12 +51,13 @@ class Exact(NamedTuple):
 
 
 def applies(model: DataAssociation) -> bool:
-    """Whether all functions are single-layer GPs with Gaussian noise."""
-    return all(
-        group.function is None
-        or (isinstance(group, GPProcess) and isinstance(group.latent, SparseGP))
-        for group in model.groups
-    )
+    """Whether all functions are single-layer GPs with Gaussian noise that is constant."""
+
+    def is_plain(process: Process) -> bool:
+        gaussian = isinstance(process, GPProcess) and isinstance(process.shape, GaussianShape)
+        return gaussian and isinstance(process.function, SparseGP)
+
+    return all(group.function is None or is_plain(group) for group in model.groups)
 
 
 @jax.custom_vjp

@@ -1,4 +1,4 @@
-"""Linear response: how much assignment uncertainty widens q(f).
+"""Linear response: how much uncertain assignments, and sizes of errors, widen q(f).
 
 In the ELBO functions and assignments are independent, q(f) q(a). A point of responsibility r then
 counts as r points, however far from the function it lies. The function would differ if the
@@ -11,6 +11,9 @@ responsibilities follow the function:
 
 in place of Λ, the precision of q in whitened space. Points of responsibility 0 or 1, and points on
 the function, change nothing.
+
+Heavy-tailed noise has a second such q, of the λ that divides the variance of each row, and it also
+follows the function. Its part is Σ_n r_n Var[λ_n] d_n² b_n b_nᵀ, d_n = (y_n − E_q[f(x_n)]) / σ².
 """
 
 from typing import Any
@@ -35,17 +38,27 @@ def information_loss(
     responsibilities: PerProcess,
     batch: Batch,
 ) -> InformationLoss:
-    """The precision that assignment uncertainty removes from every q."""
-    uncertain = (batch.weight[:, None] * responsibilities * (1 - responsibilities)).T
+    """The precision that these uncertainties remove from every q."""
+    held = (batch.weight[:, None] * responsibilities).T
+    uncertain = held * (1 - responsibilities).T
 
-    def lost(process: Process, at: Any, part: Any, variance: PerPoint) -> Float[Array, "P M M"]:
+    def lost(
+        process: Process, at: Any, part: Any, held: PerPoint, variance: PerPoint
+    ) -> Float[Array, "P M M"]:
         basis = process.function_projection(at).basis
         # The root first, because the square of a slope may overflow where the variance is zero.
         weight = (jnp.sqrt(variance)[:, None] * _slope(process, part, batch.y)) ** 2
+        if process.heavy_tailed:
+            weight += held[:, None] * process.uncertain_precision(part, batch.y)
         return jax.vmap(lambda w: (basis * w) @ basis.T)(weight.T)
 
+    def of(values: PerProcess, members: tuple[int, ...]) -> PerProcess:
+        return values[np.asarray(members)]
+
     return tuple(
-        jax.vmap(lost)(group, at, part, uncertain[np.asarray(members)]) if group.can_widen else None
+        jax.vmap(lost)(group, at, part, of(held, members), of(uncertain, members))
+        if group.can_widen
+        else None
         for group, at, part, members in zip(
             model.groups, projection.groups, marginals.groups, model.members, strict=True
         )

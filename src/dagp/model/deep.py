@@ -17,6 +17,7 @@ from dagp.model.gp import GP, GPProcess, with_noise_gp
 from dagp.model.kernel import Kernel, Product, Sum
 from dagp.model.kernels import SquaredExponential
 from dagp.model.means import Identity, Mean, Projection
+from dagp.model.noise_shapes import NoiseName
 from dagp.model.parameters import ParameterLike, Prior, parameter
 from dagp.model.process import BuildContext, Process, ProcessPrior
 from dagp.model.sparse_gp import SparseGP
@@ -26,7 +27,7 @@ from dagp.model.variational import DiagonalGaussian
 @storable("prior/DeepGP")
 @dataclass(frozen=True)
 class DeepGP(ProcessPrior, GatePrior):
-    """Deep GP: a composition of GPs, observed with Gaussian noise.
+    """Deep GP: a composition of GPs, observed with noise.
 
     Parameters
     ----------
@@ -43,6 +44,8 @@ class DeepGP(ProcessPrior, GatePrior):
     samples : int, default=6
         Least number of Monte Carlo samples passed through the layers; there is at least one more
         than values passed between all layers.
+    noise, degrees : default="gaussian" and None
+        Shape of the noise and its degrees of freedom, as in `GP`.
 
     Examples
     --------
@@ -59,6 +62,11 @@ class DeepGP(ProcessPrior, GatePrior):
     noise_prior: Prior | None = None
     noise_gp: GP | None = None
     samples: int = 6
+    noise: NoiseName = "gaussian"
+    degrees: ParameterLike = None
+
+    def __post_init__(self) -> None:
+        self._plain  # noqa: B018  # checks the noise
 
     def build(self, context: BuildContext) -> GPProcess:
         self._check(context)
@@ -118,7 +126,14 @@ class DeepGP(ProcessPrior, GatePrior):
 
     @property
     def _plain(self) -> GP:
-        return GP(self.kernel, self.mean, self.noise_std, self.noise_prior)
+        return GP(
+            self.kernel,
+            self.mean,
+            self.noise_std,
+            self.noise_prior,
+            noise=self.noise,
+            degrees=self.degrees,
+        )
 
     def _check(self, context: BuildContext) -> None:
         for name in ("layers", "width", "samples"):

@@ -1,7 +1,7 @@
-"""GP processes: a function with a GP prior, observed with Gaussian noise.
+"""GP processes: a function with a GP prior, observed with noise.
 
-The noise is constant (`GPProcess`) or heteroscedastic (`HeteroscedasticProcess`). `GP` is the prior
-given by the user, of a process or of the gate.
+The noise is constant (`GPProcess`) or heteroscedastic (`HeteroscedasticProcess`), and normal or
+heavy-tailed (`NoiseShape`). `GP` is the prior given by the user, of a process or of the gate.
 """
 
 import dataclasses
@@ -18,19 +18,18 @@ from dagp.model.gates import GatePrior, GPGate, unitless
 from dagp.model.kernel import Kernel
 from dagp.model.kernels import SquaredExponential
 from dagp.model.means import Centred, InUnits, Mean
-from dagp.model.parameters import LogNormal, Parameter, ParameterLike, Prior, parameter
+from dagp.model.noise_shapes import GaussianShape, NoiseName, NoiseShape, check_shape, noise_shape
+from dagp.model.noisy import NoisyFunction
+from dagp.model.parameters import LogNormal, ParameterLike, Prior, parameter
 from dagp.model.process import (
-    LOG_2PI,
     BuildContext,
     Components,
     Process,
     ProcessPrior,
     observed,
-    over_samples,
-    per_sample,
     split_samples,
 )
-from dagp.model.sparse_gp import LatentFunction, Marginals, Projection, SparseGP
+from dagp.model.sparse_gp import Marginals, Projection, SparseGP
 from dagp.model.variational import NaturalGaussian
 
 NOISE_FLOOR = 1e-4
@@ -40,50 +39,20 @@ NOISE_WIDTH = 2.0
 """Default log-normal prior of the noise: median, in standardised units, and standard deviation of
 the logarithm. It favours a signal over pure noise and is weak otherwise."""
 _NODES = 5
-"""Normal components per predictive density with uncertain noise variance."""
+"""Noise levels per predictive density with uncertain noise variance."""
 _NOISE_GP_RATE = 0.3
 """Step size of the noise GP, which is not conjugate: full steps overshoot."""
 
 
-class NoisyFunction(Process):
-    """Base class of processes with a latent function that is observed with noise."""
-
-    latent: LatentFunction
-    noise_std: Parameter
-    floor: Array
-    """Least standard deviation of the noise."""
-
-    @property
-    def kind(self) -> str:
-        return "DeepGP" if len(self.latent.layers) > 1 else "GP"
-
-    @property
-    def function(self) -> LatentFunction:
-        return self.latent
-
-    def noise_variance(self) -> Float[Array, " P"]:
-        return self.noise_std.value**2 + self.floor**2
-
-    def squared_error(self, function: Marginals, y: Outputs) -> Outputs:
-        """Expected squared distance of each output from the function; from zero where missing."""
-        samples = self.latent.samples
-        square = (per_sample(observed(y)[0], samples) - function.mean) ** 2 + function.variance
-        return over_samples(square, samples)
-
-    def conjugate_step(
-        self, projection: Projection, y: Outputs, precision: Outputs, rate: Rate
-    ) -> LatentFunction:
-        """The function after a natural-gradient step on Gaussian noise of this precision."""
-        samples = self.latent.samples
-        y, there = observed(y)
-        weight = per_sample(precision * there, samples)
-        target = weight * (per_sample(y, samples) - projection.mean)
-        return self.latent.natural_step(projection, target, weight, rate)
-
-
 @storable("process/GP")
 class GPProcess(NoisyFunction):
-    """A function with a sparse (possibly deep) GP prior, observed with Gaussian noise."""
+    """A function with a sparse (possibly deep) GP prior, observed with noise."""
+
+    shape: NoiseShape = GaussianShape()
+
+    @property
+    def heavy_tailed(self) -> bool:
+        return not isinstance(self.shape, GaussianShape)
 
     def project(self, X: Inputs) -> Projection:
         return self.latent.project(X)
@@ -92,9 +61,9 @@ class GPProcess(NoisyFunction):
         return self.latent.marginals(projection)
 
     def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
-        variance, square = self.noise_variance(), self.squared_error(marginals, y)
-        density = square / variance + jnp.log(variance) + LOG_2PI
-        return -0.5 * jnp.sum(observed(y)[1] * density, axis=-1)
+        variance = self.noise_variance()
+        square = self.squared_error(marginals, y) / variance
+        return self.shape.log_density(square, jnp.log(variance), observed(y)[1])
 
     def natural_step(
         self,
@@ -104,18 +73,48 @@ class GPProcess(NoisyFunction):
         responsibility: PerPoint,
         rate: Rate,
     ) -> "GPProcess":
-        precision = responsibility[:, None] / self.latent.samples / self.noise_variance()
+        variance = self.noise_variance()
+        square = self.squared_error(marginals, y) / variance
+        precision = responsibility[:, None] / self.latent.samples / variance
+        precision = precision * self.shape.weight(square, observed(y)[1])
         latent = self.conjugate_step(projection, y, precision, rate)
         return eqx.tree_at(lambda process: process.latent, self, latent)
 
     def kl(self) -> Scalar:
         return self.latent.kl()
 
+    def tail_variance(self) -> Scalar:
+        return jnp.dot(*self.shape.nodes())
+
+    def uncertain_precision(self, marginals: Marginals, y: Outputs) -> Outputs:
+        return self.lacking(self.shape, marginals, y, 1 / self.noise_variance())
+
+    def check(self, dtype: str) -> None:
+        super().check(dtype)
+        check_shape(self.shape)
+
     def components(self, marginals: Marginals) -> Components:
         samples = self.latent.samples
         mean, variance = (split_samples(part, samples) for part in marginals)
-        noise = jnp.broadcast_to(self.noise_variance(), mean.shape)
-        return Components(jnp.full(samples, 1 / samples), mean, variance, noise)
+        masses, factors = self.shape.nodes()
+        noise = jnp.broadcast_to(self.noise_variance(), mean.shape[1:])
+        return _with_noise(mean, variance, masses, factors[:, None, None] * noise)
+
+
+def _with_noise(
+    mean: Float[Array, "S N P"],
+    variance: Float[Array, "S N P"],
+    masses: Float[Array, " C"],
+    noise: Float[Array, "C N P"],
+) -> Components:
+    """Every sample of a function with every component of its noise."""
+    samples, count = len(mean), len(masses)
+    return Components(
+        jnp.tile(masses, samples) / samples,
+        jnp.repeat(mean, count, axis=0),
+        jnp.repeat(variance, count, axis=0),
+        jnp.tile(noise, (samples, 1, 1)),
+    )
 
 
 class Heteroscedastic(NamedTuple):
@@ -130,6 +129,11 @@ class HeteroscedasticProcess(NoisyFunction):
     """Heteroscedastic noise, ``variance(x) = noise_std² · exp(g(x))``, where g has a GP prior."""
 
     log_noise: SparseGP
+    shape: NoiseShape = GaussianShape()
+
+    @property
+    def heavy_tailed(self) -> bool:
+        return not isinstance(self.shape, GaussianShape)
 
     def project(self, X: Inputs) -> Heteroscedastic:
         return Heteroscedastic(self.latent.project(X), self.log_noise.project(X))
@@ -148,7 +152,7 @@ class HeteroscedasticProcess(NoisyFunction):
         function, log_noise = marginals
         quadratic = self.squared_error(function, y) * self._precision(log_noise)
         log_variance = jnp.log(self.noise_variance()) + log_noise.mean
-        return -0.5 * jnp.sum(observed(y)[1] * (quadratic + log_variance + LOG_2PI), axis=-1)
+        return self.shape.log_density(quadratic, log_variance, observed(y)[1])
 
     def natural_step(
         self,
@@ -159,12 +163,14 @@ class HeteroscedasticProcess(NoisyFunction):
         rate: Rate,
     ) -> "HeteroscedasticProcess":
         function, log_noise = marginals
-        counts = responsibility[:, None] * observed(y)[1]
-        precision = self._precision(log_noise)
+        there = observed(y)[1]
+        counts = responsibility[:, None] * there
+        precision, square = self._precision(log_noise), self.squared_error(function, y)
+        precision = precision * self.shape.weight(square * precision, there)
         weight = counts / self.latent.samples * precision
         latent = self.conjugate_step(projection.function, y, weight, rate)
         # The derivatives of the expected log density with respect to mean and variance of g.
-        quadratic = counts * self.squared_error(function, y) * precision
+        quadratic = counts * square * precision
         slope = 0.5 * jnp.sum(quadratic - counts, axis=1, keepdims=True)
         bend = 0.5 * jnp.sum(quadratic, axis=1, keepdims=True)
         target = slope + bend * (log_noise.mean - projection.log_noise.mean)
@@ -175,6 +181,13 @@ class HeteroscedasticProcess(NoisyFunction):
     def kl(self) -> Scalar:
         return self.latent.kl() + self.log_noise.kl()
 
+    def tail_variance(self) -> Scalar:
+        return jnp.dot(*self.shape.nodes())
+
+    def uncertain_precision(self, marginals: Heteroscedastic, y: Outputs) -> Outputs:
+        precision = self._precision(marginals.log_noise)
+        return self.lacking(self.shape, marginals.function, y, precision)
+
     def components(self, marginals: Heteroscedastic) -> Components:
         samples = self.latent.samples
         mean, variance = (split_samples(part, samples) for part in marginals.function)
@@ -183,14 +196,11 @@ class HeteroscedasticProcess(NoisyFunction):
         # Far from the inducing points the log can be large: clip it before exp overflows.
         most = 0.5 * np.log(np.finfo(centre.dtype).max)
         factor = jnp.exp(jnp.minimum(centre + nodes[:, None, None] * spread, most))
-        noise = self.noise_variance() * factor
-        masses = np.tile(masses / masses.sum(), samples) / samples
-        return Components(
-            jnp.asarray(masses),
-            jnp.repeat(mean, _NODES, axis=0),
-            jnp.repeat(variance, _NODES, axis=0),
-            jnp.tile(noise, (samples, 1, 1)),
-        )
+        levels = self.noise_variance() * factor
+        shares, factors = self.shape.nodes()
+        noise = (levels[:, None] * factors[:, None, None]).reshape(-1, *levels.shape[1:])
+        masses = (jnp.asarray(masses / masses.sum())[:, None] * shares).ravel()
+        return _with_noise(mean, variance, masses, noise)
 
     def function_projection(self, projection: Heteroscedastic) -> Projection:
         return projection.function
@@ -205,13 +215,14 @@ class HeteroscedasticProcess(NoisyFunction):
 
     def check(self, dtype: str) -> None:
         super().check(dtype)
+        check_shape(self.shape)
         self.log_noise.check(dtype)
 
 
 @storable("prior/GP")
 @dataclass(frozen=True)
 class GP(ProcessPrior, GatePrior):
-    """GP prior of a function, observed with Gaussian noise.
+    """GP prior of a function, observed with noise.
 
     Parameters
     ----------
@@ -220,18 +231,28 @@ class GP(ProcessPrior, GatePrior):
     mean : Mean, default=None
         Mean function in the user's units; None is the centre of the data.
     noise_std : float, array-like or Parameter, default=None
-        Initial standard deviation of the noise in the user's units; ``fixed(...)`` holds it.
+        Initial standard deviation of the noise in the user's units; ``fixed(...)`` holds it. Of
+        Student-t noise with ν degrees of freedom that of the normal noise it becomes for large ν;
+        the standard deviation is then `noise_std` times sqrt(ν / (ν − 2)), for ν > 2.
     noise_prior : Prior, default=None
         Prior of that standard deviation, in the user's units. Without this and `noise_std` it is
         log-normal, around a tenth of the spread of the data within a factor of e².
     noise_gp : GP, default=None
         Prior of the log noise variance around that level, for heteroscedastic noise.
+    noise : {"gaussian", "student", "laplace"}, default="gaussian"
+        Shape of the noise. The others have heavy tails, so that single large errors move the
+        function little; all outputs of a row share one error size.
+    degrees : float or Parameter, default=None
+        Initial degrees of freedom of Student-t noise, from 1 (the heaviest tails) to 1000;
+        ``fixed(...)`` holds them. Their prior, unless stated, is ``Gamma(2.0, 0.1)``.
 
     Examples
     --------
-    >>> from dagp import kernels
+    >>> from dagp import fixed, kernels
     >>> GP(kernel=kernels.Matern52(), noise_std=0.1).noise_std
     0.1
+    >>> GP(noise="student", degrees=fixed(4.0)).noise
+    'student'
     """
 
     kernel: Kernel | None = None
@@ -239,6 +260,11 @@ class GP(ProcessPrior, GatePrior):
     noise_std: ParameterLike = None
     noise_prior: Prior | None = None
     noise_gp: "GP | None" = None
+    noise: NoiseName = "gaussian"
+    degrees: ParameterLike = None
+
+    def __post_init__(self) -> None:
+        noise_shape(self.noise, self.degrees)
 
     def build(self, context: BuildContext) -> GPProcess:
         noise = parameter(self.noise_std, prior=self.noise_prior, name="noise_std")
@@ -249,6 +275,7 @@ class GP(ProcessPrior, GatePrior):
             self.latent(context, n_outputs=len(context.y_unit)),
             noise.in_units(context.y_unit).starting_at(context.noise_std),
             np.asarray(NOISE_FLOOR),
+            noise_shape(self.noise, self.degrees),
         )
 
     def deepened(self, trained: GPProcess, context: BuildContext) -> Process:
@@ -284,6 +311,7 @@ def with_noise_gp(process: GPProcess, prior: GP | None, context: BuildContext) -
         noise_std=process.noise_std,
         floor=process.floor,
         log_noise=prior.latent(logarithmic, n_outputs=1),
+        shape=process.shape,
     )
 
 

@@ -115,6 +115,11 @@ class Process(eqx.Module):
         return False
 
     @property
+    def heavy_tailed(self) -> bool:
+        """Whether the size of an observation's error is uncertain, and follows the function."""
+        return False
+
+    @property
     def function(self) -> LatentFunction | None:
         """The latent function of the input; None for clutter."""
         return None
@@ -153,6 +158,16 @@ class Process(eqx.Module):
     @abc.abstractmethod
     def components(self, marginals: Any) -> Components:
         """The predictive density of observations at the points of the marginals."""
+
+    def tail_variance(self) -> Scalar:
+        """Variance of an observation around the function, as a multiple of `noise_variance`, as far
+        as its components have it."""
+        return jnp.ones(())
+
+    def uncertain_precision(self, marginals: Any, y: Outputs) -> Outputs:
+        """Where heavy-tailed: precision of each output that the function would not have if the
+        sizes of the errors followed it."""
+        return jnp.zeros_like(y)
 
     def function_projection(self, projection: Any) -> Projection:
         """The part of a projection that concerns the latent function."""

@@ -83,10 +83,13 @@ class Posterior:
         return self._predictive(X)[0]
 
     def noise_std(self, X: Rows, k: int) -> Float[np.ndarray, "N P"]:
-        """Standard deviation of an observation of process k around its function."""
-        part = self._predictive(X)[1][k]
-        if self.model.process(k).function is not None:
+        """Standard deviation of an observation of process k around its function; of Student-t
+        noise without the factor of its tails (see `GP`)."""
+        part, process = self._predictive(X)[1][k], self.model.process(k)
+        if process.function is not None:
             variance = np.tensordot(part.masses, part.noise, axes=1)
+            with numerics(self.dtype):
+                variance = variance / np.asarray(process.tail_variance(), np.float64)
         else:
             # Clutter has no latent function: all of its variance is noise.
             variance = part.variance[0]

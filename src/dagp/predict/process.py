@@ -14,6 +14,7 @@ from dagp.core.programs import program
 from dagp.core.random import as_random_state
 from dagp.core.typing import Array, Float, Inputs, RandomState, Table
 from dagp.model.kernel import Kernel
+from dagp.model.noise_shapes import GaussianShape, NoiseShape, StudentShape
 from dagp.model.parameters import Parameter, map_parameters
 from dagp.model.process import Process
 from dagp.model.sparse_gp import SparseGP
@@ -35,7 +36,12 @@ class FittedProcess:
     kind : str
         ``"GP"``, ``"DeepGP"``, ``"Noise"``, ``"Uniform"`` or the name of another prior.
     noise_std_ : ndarray of shape (P,)
-        Standard deviation of an observation around the function, per output.
+        Standard deviation of an observation around the function, per output; of Student-t noise
+        without the factor sqrt(ν / (ν − 2)) of its ν degrees of freedom.
+    noise_ : str
+        Shape of the noise: ``"gaussian"``, ``"student"`` or ``"laplace"``.
+    degrees_ : float or None
+        Degrees of freedom ν of Student-t noise; None for others.
     kernel_ : Kernel or None
         Fitted kernel in the user's units, of the last layer; None for clutter.
     share_ : float
@@ -57,6 +63,8 @@ class FittedProcess:
     share_: float
     posterior: Posterior = field(repr=False)
     estimator: "DAGP" = field(repr=False)
+    noise_: str = GaussianShape.name
+    degrees_: float | None = None
 
     @property
     def weight_(self) -> float:
@@ -85,7 +93,8 @@ class FittedProcess:
         return (mean, np.sqrt(alone.variance())) if return_std else mean
 
     def noise_std(self, X: Table) -> np.ndarray:
-        """Standard deviation, (N,) or (N, P), of an observation around the function.
+        """Standard deviation, (N,) or (N, P), of an observation around the function; of Student-t
+        noise as in `noise_std_`.
 
         Parameters
         ----------
@@ -185,6 +194,8 @@ def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, share: float
     with numerics(posterior.dtype):
         process = posterior.model.process(k)
         variance = np.asarray(_noise_variance(process), np.float64)
+        shape = getattr(process, "shape", None)
+        degrees = float(shape.freedom) if isinstance(shape, StudentShape) else None
     kernel = None if process.function is None else process.function.layers[-1].kernel
     return FittedProcess(
         k,
@@ -194,6 +205,8 @@ def fitted_process(estimator: "DAGP", posterior: Posterior, k: int, share: float
         share,
         posterior,
         estimator,
+        shape.name if isinstance(shape, NoiseShape) else GaussianShape.name,
+        degrees,
     )
 
 

@@ -1,4 +1,5 @@
-"""Widens q(f) for assignment uncertainty: linear response applied to a trained model."""
+"""Widens q(f) for uncertain assignments and sizes of errors: linear response applied to a trained
+model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,12 +22,14 @@ WHOLE = 8 * CHUNK
 
 
 def widened(posterior: Posterior, sample: Sample, batch: Batch | None = None) -> Posterior:
-    """The posterior with q(f) widened for uncertain assignments (see `linear_response`).
+    """The posterior with q(f) widened for uncertain assignments, and with heavy-tailed noise for
+    uncertain sizes of errors (see `linear_response`).
 
     Deep functions stay. `sample` are the rows as in `Prepared`, `batch` the same on the devices.
     """
     model = posterior.model
-    if model.n_processes == 1 or not any(group.can_widen for group in model.groups):
+    certain = model.n_processes == 1
+    if not any(group.can_widen and (group.heavy_tailed or not certain) for group in model.groups):
         return posterior
     lost: Any = None
     with numerics(posterior.dtype):

@@ -174,6 +174,13 @@ def _processes(case: Case) -> Section:
     return "processes", "Processes", f"<ul>{items}</ul>{_say(ambiguous)}{tables.processes(case)}"
 
 
+_TAILS = {
+    "student": ", and larger errors are frequent (Student-t, {:.3g} degrees of freedom)",
+    "laplace": ", and larger errors are frequent (Laplace)",
+}
+"""What is said of noise that is not normal."""
+
+
 def _sentence(case: Case, k: int) -> str:
     """One sentence about a process: its share of the points and its noise."""
     share = percent(float(np.mean(case.owner == k)))
@@ -183,7 +190,9 @@ def _sentence(case: Case, k: int) -> str:
     if k in case.clutter:
         rest = f"{share} of the points follow no function; their standard deviation is {spread}"
         return f"{case.name(k)} is clutter: {rest}."
-    return f"{case.name(k)} produced {share} of the points; its noise is {spread}."
+    process = case.model.processes_[k]
+    tails = _TAILS.get(process.noise_, "").format(process.degrees_)
+    return f"{case.name(k)} produced {share} of the points; its noise is {spread}{tails}."
 
 
 _CUT = "Curves are drawn at the values of the sliders; points fade with their distance from them."

@@ -133,7 +133,8 @@ def _interchangeable(one: ProcessPrior, other: ProcessPrior) -> bool:
     if type(one) is not type(other) or not dataclasses.is_dataclass(one):
         return False
     names = {field.name for field in dataclasses.fields(one)} - {"noise_gp"}
-    return all(getattr(one, name) is getattr(other, name) for name in names)
+    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
+    return all(a is b or (isinstance(a, str) and a == b) for a, b in pairs)
 
 
 def _equal(one: DataAssociation, other: DataAssociation) -> bool:

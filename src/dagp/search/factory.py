@@ -45,8 +45,12 @@ class Problem(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether every function has a single layer and constant noise."""
-        return all(p.clutter or (type(p) is GP and p.noise_gp is None) for p in self.priors)
+        """Whether every function has a single layer and Gaussian noise that is constant."""
+
+        def is_plain(prior: ProcessPrior) -> bool:
+            return type(prior) is GP and prior.noise_gp is None and prior.noise == "gaussian"
+
+        return all(prior.clutter or is_plain(prior) for prior in self.priors)
 
 
 class Start(NamedTuple):

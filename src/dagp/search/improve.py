@@ -57,7 +57,10 @@ by less than its gap to the evidence. The simpler solution is preferred."""
 def view(problem: Problem, state: State, batch: Batch) -> View:
     """A trained model evaluated for the moves."""
     N = len(problem.sample.X)
-    evaluation = evaluate(state.model, batch)
+    evaluation, model = evaluate(state.model, batch), state.model
+    smooth = [k for k, clutter in enumerate(problem.clutter) if not clutter]
+    pairs = zip(model.groups, model.members, strict=True)
+    heavy = {k for group, members in pairs if group.heavy_tailed for k in members}
     return View(
         filled(problem.sample),
         to_host(state.responsibilities)[:N],
@@ -65,7 +68,8 @@ def view(problem: Problem, state: State, batch: Batch) -> View:
         to_host(evaluation.variances)[:, :N],
         np.sqrt(np.asarray(evaluation.noise_variances)),
         to_host(evaluation.log_joint)[:N],
-        [k for k, clutter in enumerate(problem.clutter) if not clutter],
+        smooth,
+        [k for k in smooth if k not in heavy],
     )
 
 

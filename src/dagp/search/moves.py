@@ -58,6 +58,8 @@ class View(NamedTuple):
     log_joint: Float[np.ndarray, "N K"]
     smooth: list[int]
     """Indices of the processes that are functions of the input."""
+    normal: list[int]
+    """Those of them whose noise is not heavy-tailed."""
 
     @property
     def sizes(self) -> Float[np.ndarray, " K"]:
@@ -82,9 +84,10 @@ class View(NamedTuple):
 
         Where a function has no data its variance is large: the predictive density is broad, but
         the expected log density excludes every point. A point of such a place cannot return.
+        Heavy-tailed noise excludes no point.
         """
         found = self.log_joint.copy()
-        for k in self.smooth:
+        for k in self.normal:
             square, noise = (self.sample.y - self.means[k]) ** 2, self.noise_std[k] ** 2
             total = self.variances[k] + noise
             expected = (square + self.variances[k]) / noise + np.log(noise)
