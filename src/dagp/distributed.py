@@ -12,14 +12,20 @@ and gets the same model. ``dagp launch`` or the launcher of a cluster starts the
         model.save("model.dagp")
 """
 
+import contextlib
+import errno
 import functools
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
+from jax._src import clusters as jax_clusters
+from jax._src import distributed as jax_distributed
 from jax._src import lib as jax_library
+from jax.errors import JaxRuntimeError
 from jax.sharding import AxisType
 
 from dagp.core.sharding import ROWS, use_mesh
@@ -101,6 +107,13 @@ def initialize(place: Place | None = None) -> None:
         None reads it from the environment: ``DAGP_COORDINATOR``, ``DAGP_PROCESSES`` and
         ``DAGP_PROCESS``, or ``DAGP_COORDINATOR=auto`` under Slurm, Open MPI and Kubernetes.
 
+    Raises
+    ------
+    OSError
+        In the first worker, if the port on which it should listen is in use.
+    ValueError
+        With ``auto`` where no cluster is found.
+
     Notes
     -----
     The coordinator listens on the address it is given, on loopback with workers of one machine, or
@@ -111,13 +124,64 @@ def initialize(place: Place | None = None) -> None:
     if place is None:
         return
     options: dict[str, Any] = {"heartbeat_timeout_seconds": HEARTBEAT}
+    everywhere = place.coordinator == AUTO or os.environ.get(LISTEN) == "all"
+    if place.coordinator == AUTO:
+        place, options["local_device_ids"] = _detected()
     if place.coordinator.startswith(("127.", "localhost:")):
         _collect_on_loopback()
-    if place.coordinator != AUTO and os.environ.get(LISTEN) != "all":
+    if not everywhere:
         # The default is every interface of the machine.
         options["coordinator_bind_address"] = place.coordinator
-    address: Any = () if place.coordinator == AUTO else place
-    jax.distributed.initialize(*address, **options)
+    if place.process == 0:
+        _check_port(place.coordinator, everywhere)
+    jax.distributed.initialize(*place, **options)
+
+
+def _detected() -> tuple[Place, Any]:
+    """The place that the cluster has for this worker, and its devices."""
+    library: Any = jax_clusters
+    detect = library.ClusterEnv.auto_detect_unset_distributed_params
+    # In the order of its arguments: nothing is known, how to look, seconds to wait.
+    *place, devices = detect(None, None, None, None, None, 300)
+    if None in place:
+        known = "Slurm, Open MPI or Kubernetes"
+        raise ValueError(f"DAGP_COORDINATOR=auto: found no job step of {known} to read it from.")
+    return Place(*place), devices
+
+
+def _check_port(coordinator: str, everywhere: bool) -> None:
+    """Raise OSError if the coordinator cannot listen there: JAX would end the process instead, or
+    share the port with a coordinator of another fit."""
+    host, _, port = coordinator.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise ValueError(f"DAGP_COORDINATOR must be auto or host:port, got {coordinator!r}.")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise OSError(f"DAGP_COORDINATOR: there is no host {host!r} ({error.strerror}).") from error
+    family, _, _, _, address = found[0]
+    with socket.socket(family) as listener:
+        # Connections that have ended do not count.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", *address[1:]) if everywhere else address)
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            reason = "the port is in use" if taken else f"{error.strerror}"
+            said = f"Cannot listen on {coordinator}, the address of the first worker: {reason}"
+            choice = "JAX_COORDINATOR_PORT" if everywhere else "DAGP_COORDINATOR"
+            raise OSError(f"{said}. {choice} sets another.") from error
+
+
+def leave_together(seconds: float) -> bool:
+    """Wait for the other workers to call this too; False if one has not within so many seconds."""
+    client: Any = jax_distributed.global_state.client
+    if client is None:
+        return True
+    with contextlib.suppress(JaxRuntimeError):
+        client.wait_at_barrier("dagp: leave together", int(1000 * seconds))
+        return True
+    return False
 
 
 def _collect_on_loopback() -> None:
