@@ -2,8 +2,8 @@
 
 Needs Slurm and MUNGE (on Debian `slurm-wlm` and `munge`), installs nothing and needs no root. A
 controller, two nodes and MUNGE run in a temporary folder and listen on loopback. The recipe is read
-from the page and submitted twice, with two tasks: once undisturbed; once with a task killed as soon
-as there is a checkpoint, after which the job must requeue itself and end with the same model, to the
+from the page and submitted twice, with two tasks: once undisturbed; once with a task killed when
+there is a checkpoint, after which the job must requeue itself and end with the same model, to the
 last bit. At the end, and after errors, no process and no file is left.
 """
 

@@ -48,11 +48,11 @@ def test_a_requeued_job_ends_with_the_model_of_an_undisturbed_one():
 def test_an_error_leaves_no_daemon_and_no_task():
     # Sockets have short names only, so not in the folder of a test.
     with tempfile.TemporaryDirectory(prefix="dagp-slurm-") as name:
-        place, running = Path(name), None
+        place = Path(name)
         with pytest.raises(KeyError), slurm.private_slurm(place) as running:
             (place / "fit.sh").write_text("#!/bin/sh\nsrun sleep 1000\n")
             number = running.submit(place / "fit.sh")
             slurm.wait_until(lambda: running.job(number, place).state == "RUNNING", "it runs")
             assert len(running.left()) > 4
             raise KeyError("a mistake in the middle")
-        assert running is not None and not running.left()
+        assert not running.left()

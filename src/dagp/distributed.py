@@ -15,13 +15,17 @@ and gets the same model. ``dagp launch`` or the launcher of a cluster starts the
 import contextlib
 import errno
 import functools
+import importlib
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
+import joblib
 from jax._src import clusters as jax_clusters
 from jax._src import distributed as jax_distributed
 from jax._src import lib as jax_library
@@ -29,14 +33,17 @@ from jax.errors import JaxRuntimeError
 from jax.sharding import AxisType
 
 from dagp.core.sharding import ROWS, use_mesh
+from dagp.core.version import __version__
 
-__all__ = ["Place", "initialize", "leading", "place_of", "together"]
+__all__ = ["DaskError", "Place", "initialize", "leading", "on_dask", "place_of", "together"]
 
 AUTO = "auto"
 LISTEN = "DAGP_LISTEN"
 """Environment variable; ``all`` lets the coordinator listen on every interface of its machine."""
 HEARTBEAT = 20
 """Seconds without an answer after which a worker counts as lost and the others stop too."""
+DASK = 30
+"""Seconds in which a Dask scheduler must answer and have a worker."""
 
 
 class Place(NamedTuple):
@@ -227,3 +234,80 @@ def leading() -> bool:
     True
     """
     return jax.process_index() == 0
+
+
+class DaskError(RuntimeError):
+    """The workers of a Dask scheduler cannot be used, or were lost."""
+
+
+@contextmanager
+def on_dask(scheduler: str) -> Iterator[Any]:
+    """Run independent fits on a Dask cluster: what joblib does in parallel in the ``with`` block.
+
+    Searches and cross-validation of scikit-learn do, with any ``n_jobs``. Fits of a worker that is
+    lost are repeated by another; results are those of a serial run, to the last bit.
+
+    Parameters
+    ----------
+    scheduler : str
+        Address, such as ``"tcp://host:8786"``.
+
+    Yields
+    ------
+    distributed.Client
+        The connection, for calls of your own.
+
+    Raises
+    ------
+    DaskError
+        If there is no scheduler, no worker, or one with other versions of dagp, JAX, NumPy, SciPy
+        or scikit-learn, whose last digits may differ.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> with on_dask("tcp://10.0.0.1:8786"):  # doctest: +SKIP
+    ...     scores = cross_val_score(model, X, y)
+    """
+    if find_spec("distributed") is None:
+        raise DaskError("Dask is not installed: pip install 'dagp[dask]'.")
+    # By name: type checkers take `distributed` for this module.
+    dask: Any = importlib.import_module("distributed")
+    from joblib import _dask as joblib_dask
+
+    class Backend(joblib_dask.DaskDistributedBackend):
+        """Sends arguments with every call. Joblib leaves those above a kilobyte with one worker,
+        and all calls that need them fail when this worker is lost."""
+
+        async def _to_func_args(self, func: Any) -> Any:
+            return joblib_dask.Batch(func.items), [(f, list(a), k) for f, a, k in func.items]
+
+    try:
+        client = dask.Client(scheduler, timeout=DASK, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise DaskError(f"There is no Dask scheduler at {scheduler}: {error}") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=DASK)
+        except TimeoutError as error:
+            raise DaskError(f"The Dask scheduler at {scheduler} has no workers.") from error
+        _check_versions(client)
+        with joblib.parallel_config(Backend(client=client), n_jobs=-1):
+            yield client
+
+
+def _check_versions(client: Any) -> None:
+    """Raise DaskError for a worker whose results could differ from ours."""
+    ours = _versions()
+    for worker, found in client.run(_versions, on_error="return").items():
+        if isinstance(found, BaseException):
+            raise DaskError(f"The Dask worker {worker} cannot import dagp: {found}")
+        other = [f"{n} {found[n]} (here {v})" for n, v in ours.items() if found[n] != v]
+        if other:
+            raise DaskError(f"The Dask worker {worker} has {', '.join(other)}.")
+
+
+def _versions() -> dict[str, str]:
+    """Versions of the packages that determine the last digits of a result."""
+    packages = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
+    return {"dagp": __version__} | {name: version(name) for name in packages}

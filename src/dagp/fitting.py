@@ -15,8 +15,8 @@ from dagp.core.errors import SearchWarning, warn
 from dagp.core.precision import numerics
 from dagp.core.random import as_random_state
 from dagp.core.sharding import from_leader, to_host
-from dagp.describe.progress import following
 from dagp.core.version import __version__
+from dagp.describe.progress import following
 from dagp.files import modelfile
 from dagp.files.agreement import check_workers_agree
 from dagp.inference.concrete import Concrete
@@ -151,8 +151,7 @@ def _compared(estimator: "DAGP", rows: Sample) -> dict[str, Any]:
     settings = modelfile.settings(estimator)
     data = {"X": rows.X, "y": rows.y, "sample_weight": rows.weight, "labels": rows.labels}
     sizes = {"the number of rows": len(rows.X), "the number of columns of X": rows.X.shape[1]}
-    named = {f"the setting {name}": value for name, value in settings.items()}
-    return {"the version of dagp": __version__} | sizes | data | named
+    return {"the version of dagp": __version__} | sizes | data | settings
 
 
 def update_estimator(estimator: "DAGP", X: Any, y: Any, sample_weight: Any = None) -> None:

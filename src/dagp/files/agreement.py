@@ -1,4 +1,4 @@
-"""Whether several workers fit the same: data, settings and checkpoint, compared by their digests."""
+"""Whether several workers fit the same: data, settings and checkpoint, compared by digests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,16 +34,17 @@ def check_workers_agree(things: Mapping[str, Any], advice: str = "") -> None:
     if not differs.any():
         return
     worker = int(np.argmax(differs.any(axis=1)))
-    names = list(things)
-    # A count says more than the data that it counts.
-    first = int(np.argmax(differs[worker]))
-    found, expected = all_counts[worker, first], all_counts[0, first]
-    if found >= 0 and expected >= 0:
-        told = f"{names[first]} is {found} in worker {worker} and {expected} in worker 0"
-    else:
-        others = ", ".join(name for name, d in zip(names, differs[worker], strict=False) if d)
-        told = f"{others} of worker {worker} and of worker 0 differ"
-    raise ValueError(f"All workers must fit the same: {told}.{advice}")
+    told = [
+        f"{name} ({found}, not {expected})" if found != expected else name
+        for name, differ, found, expected in zip(
+            things, differs[worker], all_counts[worker], all_counts[0], strict=False
+        )
+        if differ
+    ]
+    raise ValueError(
+        f"All workers must fit the same; worker {worker} differs from worker 0 in "
+        f"{', '.join(told)}.{advice}"
+    )
 
 
 def _digest(thing: Any) -> np.ndarray:
