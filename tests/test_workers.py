@@ -14,7 +14,8 @@ from dagp import DAGP, datasets, distributed
 from dagp.cli import launch
 from dagp.cli.worker import PORT_TAKEN, WORKER_LOST
 
-LIMIT = 300
+LIMIT = 900
+"""Seconds: many times what a launch takes alone on two cores."""
 ENVIRONMENT = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "DAGP_CACHE": "off"}
 
 
