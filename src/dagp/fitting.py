@@ -15,11 +15,13 @@ from dagp.core.errors import SearchWarning, warn
 from dagp.core.precision import numerics
 from dagp.core.random import as_random_state
 from dagp.core.sharding import from_leader, to_host
+from dagp.core.version import __version__
 from dagp.describe.progress import following
 from dagp.files import modelfile
+from dagp.files.agreement import check_workers_agree
 from dagp.inference.concrete import Concrete
 from dagp.inference.run_log import RunLog
-from dagp.inference.standardize import Prepared
+from dagp.inference.standardize import Prepared, Sample
 from dagp.inference.train import Result, no_callback
 from dagp.model.association import Batch
 from dagp.predict.posterior import Posterior
@@ -93,6 +95,7 @@ def _fit(
     given = check_data(estimator, X, y, sample_weight, labels, len(priors), index=index)
     rows, columns = given.sample, estimator.columns_
     check_enough(len(priors), rows.weight)
+    check_workers_agree(_compared(estimator, rows))
     estimator.flat_ = given.flat
     estimator.target_names_ = output_names(y)
     data = Prepared.of(rows, None, estimator.standardize, columns.known_units)
@@ -104,6 +107,9 @@ def _fit(
     seed = from_leader(as_random_state(estimator.random_state).randint(2**31 - 1))
     rng = np.random.default_rng(seed)
     inducing = inducing_inputs(_given_inducing(estimator), data.sample, data.units, rng)
+    log = log or modelfile.checkpoint_log(estimator, rows)
+    shared = " It must be on a file system that all workers share."
+    check_workers_agree({"the checkpoint": [log.finished, log.progress]}, shared)
     gate, groups = estimator.gate, columns.groups
     problem = Problem(data.sample, data.units, tuple(priors), gate, inducing, groups)
     options = Options(
@@ -114,7 +120,7 @@ def _fit(
         estimator.n_processes == "auto",
         rng,
         no_callback,
-        log or modelfile.checkpoint_log(estimator, rows),
+        log,
         (estimator.inducing or "auto") if is_amount(estimator.inducing) else None,
     )
     with numerics(estimator.dtype), following(estimator) as callback:
@@ -139,6 +145,14 @@ def _fit(
     estimator.alternatives_ = [_alternative(estimator, given, known, *r) for r in found.rivals]
     if found.verdict.doubted and found.result.status != "stopped":
         warn(_doubt(estimator, found, data, given), SearchWarning)
+
+
+def _compared(estimator: "DAGP", rows: Sample) -> dict[str, Any]:
+    """What must be the same in all workers that fit together, by its name."""
+    settings = modelfile.settings(estimator)
+    data = {"X": rows.X, "y": rows.y, "sample_weight": rows.weight, "labels": rows.labels}
+    sizes = {"the number of rows": len(rows.X), "the number of columns of X": rows.X.shape[1]}
+    return {"the version of dagp": __version__} | sizes | data | settings
 
 
 def update_estimator(estimator: "DAGP", X: Any, y: Any, sample_weight: Any = None) -> None:

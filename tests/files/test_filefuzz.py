@@ -209,8 +209,8 @@ NETWORK = {
     "aiohttp", "asyncio", "ftplib", "http", "httpx", "imaplib", "poplib", "requests", "smtplib",
     "socket", "socketserver", "ssl", "telnetlib", "urllib", "urllib3", "webbrowser", "xmlrpc",
 }  # fmt: skip
-LOOPBACK = {"launch.py": {"socket"}}
-"""Asks the system for a free port, where processes of this machine meet."""
+LOOPBACK = {"launch.py": {"socket"}, "distributed.py": {"socket"}}
+"""Ask the system for a free port, where workers meet, and whether one is in use."""
 CACHED = {"programs.py": {"pickle"}}
 """Reads compiled programs from the user's own cache, with the classes restricted to known ones: JAX
 writes them as pickles. Model files are read without."""

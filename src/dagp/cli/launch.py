@@ -16,7 +16,7 @@ from typing import IO, Annotated, NamedTuple, NoReturn, TypeAlias
 from typer import Argument, Exit, Option
 
 from dagp.cli.app import CommandError, InputError, print_message
-from dagp.cli.worker import HEARTBEAT, WORKER_LOST
+from dagp.cli.worker import HEARTBEAT, PORT_TAKEN, WORKER_LOST
 from dagp.distributed import Place
 
 POLL = 0.1
@@ -124,23 +124,32 @@ class _WorkerGroup:
             time.sleep(POLL)
 
     def _failure(self) -> _Outcome:
-        """The cause of a failure, from the exit codes of all workers."""
+        """The cause of a failure, from the exit codes of all workers in the order of their ends."""
+        ended: dict[int, int] = {}
         until = time.monotonic() + GRACE
-        while any(w.poll() is None for w in self._workers) and time.monotonic() < until:
+        while True:
+            codes = {index: worker.poll() for index, worker in enumerate(self._workers)}
+            news = {i: code for i, code in codes.items() if code and i not in ended}
+            ended |= dict(sorted(news.items(), key=lambda item: item[1] > 0))
+            if None not in codes.values() or time.monotonic() > until:
+                break
             time.sleep(POLL)
-        codes = [worker.poll() for worker in self._workers]
-        killed = [index for index, code in enumerate(codes) if code is not None and code < 0]
-        if killed:
-            number = -(codes[killed[0]] or 0)
-            return _Outcome(WORKER_LOST, f"Worker {killed[0]} ended with signal {number}")
-        if WORKER_LOST in codes:
-            return _Outcome(WORKER_LOST, f"Worker {codes.index(WORKER_LOST)} lost the others")
-        if codes[0] is None or codes[0] == 0:
-            # Only the leading worker prints, and it has not failed: show the log of one that has.
-            index = next(i for i, code in enumerate(codes) if code)
-            log = (self._folder / f"{index}.log").read_text(errors="replace")
-            print_message(log.strip()[-2000:])
-        return _Outcome(max(code or 0 for code in codes))
+        # Those that lose the others say so, or are aborted by JAX: the cause is another one.
+        causes = [i for i, code in ended.items() if code not in (WORKER_LOST, -signal.SIGABRT)]
+        index = next(iter(causes or ended))
+        code = ended[index]
+        if code < 0:
+            return _Outcome(WORKER_LOST, f"Worker {index} ended with signal {-code}")
+        if code == WORKER_LOST:
+            return _Outcome(WORKER_LOST, f"Worker {index} lost the others")
+        if code == PORT_TAKEN:
+            return _Outcome(PORT_TAKEN, "Another program has taken the port of the workers")
+        if ended.get(0) != code:
+            # Only the leading worker writes to the terminal, and it has not met this error.
+            lines = (self._folder / f"{index}.log").read_text(errors="replace").splitlines()
+            told = [line for line in lines if line.startswith("Error: ")] or lines[-20:]
+            print_message(f"Worker {index}: {' '.join(told)}")
+        return _Outcome(code)
 
     def _idle_seconds(self) -> float:
         """Seconds since the last heartbeat of the slowest worker."""

@@ -8,7 +8,8 @@ from typing import Annotated
 from rich import progress as bars
 from typer import Argument, BadParameter, Option
 
-from dagp.cli.app import console
+from dagp.cli.app import CommandError, console
+from dagp.distributed import DaskError
 from dagp.experiments import capabilities
 from dagp.experiments.experiment import Row
 from dagp.experiments.figures import FIGURES
@@ -36,6 +37,13 @@ def reproduce(
         str | None, Option(help="Models to run, separated by commas; all if omitted.")
     ] = None,
     jobs: Annotated[int, Option(min=1, help="Number of fits that run in parallel.")] = 1,
+    dask: Annotated[
+        str | None,
+        Option(
+            metavar="ADDRESS",
+            help="Dask scheduler whose workers run the fits, such as tcp://host:8786.",
+        ),
+    ] = None,
     quick: Annotated[
         bool, Option("--quick", help="One seed, small data: a check, not a result.")
     ] = False,
@@ -64,11 +72,17 @@ def reproduce(
     known = [name for name in names if name in EXPERIMENTS]
     planned = {name: _tasks(name, seeds, chosen, quick, everything) for name in known}
     folder = out / ("reproduce-quick" if quick else "reproduce")
+    if dask is not None and jobs != 1:
+        raise BadParameter("The workers of --dask run the fits.", param_hint="--jobs")
     for name in names:
-        if name in planned:
-            _run_experiment(name, planned[name], folder, jobs)
-        else:
-            _run_capabilities(folder, chosen, jobs)
+        try:
+            if name in planned:
+                _run_experiment(name, planned[name], folder, jobs, dask)
+            else:
+                _run_capabilities(folder, chosen, jobs, dask)
+        except DaskError as error:
+            again = "Results so far are kept, and the same command continues."
+            raise CommandError(f"{error} {again}") from error
         if figures and name in FIGURES:
             for figure in FIGURES[name](folder, FIRST_SEED, quick):
                 console.print(f"[bold]{figure}[/bold]")
@@ -107,16 +121,18 @@ def _tasks(
     return tasks(experiment, range(FIRST_SEED, FIRST_SEED + seeds), chosen, quick)
 
 
-def _run_experiment(name: str, planned: list[Task], folder: Path, jobs: int) -> None:
+def _run_experiment(
+    name: str, planned: list[Task], folder: Path, jobs: int, dask: str | None
+) -> None:
     """Run the fits that are missing and write the table."""
     experiment = EXPERIMENTS[name]
-    rows = _fits(planned, folder / f"{name}.csv", jobs, experiment.title)
+    rows = _fits(planned, folder / f"{name}.csv", jobs, dask, experiment.title)
     table = folder / f"{name}.md"
     table.write_text(markdown(experiment, rows))
     console.print(f"[bold]{table}[/bold]")
 
 
-def _fits(planned: list[Task], record: Path, jobs: int, title: str) -> list[Row]:
+def _fits(planned: list[Task], record: Path, jobs: int, dask: str | None, title: str) -> list[Row]:
     """Results of the fits, with a progress bar."""
     columns = (
         "{task.description}",
@@ -134,17 +150,17 @@ def _fits(planned: list[Task], record: Path, jobs: int, title: str) -> list[Row]
             last = f"{row['model']}, {row['variant']}: {row['seconds']:.0f} s"
             progress.update(bar, completed=done, total=total, last=last)
 
-        return run(planned, record, jobs=jobs, callback=show)
+        return run(planned, record, jobs=jobs, dask=dask, callback=show)
 
 
-def _run_capabilities(folder: Path, chosen: list[str] | None, jobs: int) -> None:
+def _run_capabilities(folder: Path, chosen: list[str] | None, jobs: int, dask: str | None) -> None:
     """Run the capability checks and write their table."""
     results: dict[str, dict[str, bool]] = {}
     with bars.Progress(console=console) as progress:
         known = {n: m for n, m in capabilities.MODELS.items() if chosen is None or n in chosen}
         bar = progress.add_task("Capabilities", total=len(known))
         for name, shown in zip(
-            known, capabilities.demonstrations(known.values(), jobs), strict=True
+            known, capabilities.demonstrations(known.values(), jobs, dask), strict=True
         ):
             results[name] = shown
             progress.advance(bar)

@@ -64,26 +64,31 @@ def to_host(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
+def from_all_workers(tree: Any) -> Any:
+    """Host arrays of all workers, stacked along a new first axis. Collective, same shapes."""
+    return jax.tree.map(np.asarray, multihost_utils.process_allgather(tree))
+
+
 def any_worker(flag: bool) -> bool:
     """Whether the flag is set in any worker. Collective: all workers must call it."""
-    if not _several():
+    if not several_workers():
         return flag
     return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
 def from_leader(number: int) -> int:
     """The number held by the first worker. Collective: all workers must call it."""
-    if not _several():
+    if not several_workers():
         return number
     return int(multihost_utils.broadcast_one_to_all(np.asarray(number, np.int32)))
 
 
 def is_leader() -> bool:
     """Whether this is the worker that writes files."""
-    return not _several() or jax.process_index() == 0
+    return not several_workers() or jax.process_index() == 0
 
 
-def _several() -> bool:
+def several_workers() -> bool:
     """Whether the mesh spans several processes."""
     mesh = _mesh.get()
     return mesh is not None and mesh.is_multi_process

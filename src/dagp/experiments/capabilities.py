@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.metrics import adjusted_rand_score
 
 from dagp.baselines.bnnlv import BNNLV
@@ -18,6 +17,7 @@ from dagp.baselines.mlp import MLP
 from dagp.baselines.omgp import OMGP
 from dagp.baselines.rgpr import RGPR
 from dagp.estimator import DAGP
+from dagp.experiments.pool import parallel_map
 from dagp.model.gp import GP
 from dagp.model.kernels import SquaredExponential
 from dagp.model.parameters import fixed
@@ -167,12 +167,11 @@ def demonstrate(model: Any) -> dict[str, bool]:
     return {name: PROBES[name](model) for name in declared(model).names()}
 
 
-def demonstrations(models: Iterable[Any], jobs: int = 1) -> Iterator[dict[str, bool]]:
+def demonstrations(
+    models: Iterable[Any], jobs: int = 1, dask: str | None = None
+) -> Iterator[dict[str, bool]]:
     """`demonstrate` of every model in its order, so many at a time."""
-    if jobs == 1:
-        return map(demonstrate, models)
-    pool: Any = Parallel(n_jobs=jobs, backend="loky", return_as="generator")
-    return pool(delayed(demonstrate)(model) for model in models)
+    return parallel_map(demonstrate, models, jobs, dask=dask, in_order=True)
 
 
 def markdown(shown: Mapping[str, Mapping[str, bool]]) -> str:

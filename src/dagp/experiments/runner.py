@@ -8,17 +8,16 @@ import itertools
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from joblib import Parallel, delayed
 
 from dagp.core.precision import numerics
 from dagp.experiments.cartpole import CARTPOLE
 from dagp.experiments.experiment import Experiment, Row
 from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
+from dagp.experiments.pool import parallel_map
 from dagp.experiments.robust import ROBUST
 
 EXPERIMENTS = {experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE, ROBUST)}
@@ -80,29 +79,26 @@ def run_task(task: Task) -> Row:
 
 
 def run(
-    wanted: list[Task], record: Path, *, jobs: int = 1, callback: Callback = lambda *_: None
+    wanted: list[Task],
+    record: Path,
+    *,
+    jobs: int = 1,
+    dask: str | None = None,
+    callback: Callback = lambda *_: None,
 ) -> list[Row]:
-    """Results of all tasks; fits that the record already holds are not repeated."""
+    """Results of all tasks, from so many processes or from the workers of a Dask scheduler; fits
+    that the record already holds are not repeated."""
     rows = read(record)
     known = {Task.of(row) for row in rows if not row.get("error")}
     rows = [row for row in rows if Task.of(row) in known]
     missing = [task for task in wanted if task not in known]
-    for done, row in enumerate(_results(missing, jobs), start=1):
+    for done, row in enumerate(parallel_map(run_task, missing, jobs, dask=dask), start=1):
         rows.append(row)
         write(rows, record)
         callback(done, len(missing), row)
     requested = set(wanted)
     # Read back from the file, so that new results are identical to resumed ones.
     return [row for row in read(record) if Task.of(row) in requested]
-
-
-def _results(missing: list[Task], jobs: int) -> Iterator[Row]:
-    if jobs == 1 or len(missing) < 2:
-        yield from map(run_task, missing)
-        return
-    # loky starts fresh interpreters: a process forked after JAX has started hangs.
-    pool: Any = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
-    yield from pool(delayed(run_task)(task) for task in missing)
 
 
 def read(record: Path) -> list[Row]:
