@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from scipy.special import ndtri
 
-from dagp.core.sharding import shard_rows, to_host
+from dagp.core.sharding import device_count, shard_rows, to_host
 from dagp.core.typing import Float
 from dagp.inference.exact import Exact, applies, fit_exact
 from dagp.inference.standardize import FORBIDDEN, Sample, padded
@@ -118,8 +118,9 @@ def finish(
 
 
 def is_exact(problem: Problem, model: DataAssociation) -> bool:
-    """Whether exact inference applies to the problem and is affordable."""
-    return len(problem.sample.X) <= EXACT_ROWS and problem.plain and applies(model)
+    """Whether exact inference applies to the problem, on one device, and is affordable."""
+    few = len(problem.sample.X) <= EXACT_ROWS and device_count() == 1
+    return few and problem.plain and applies(model)
 
 
 def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
