@@ -11,9 +11,10 @@ import jax
 from typer import Option, echo
 
 from dagp.bench.suite import MEASUREMENTS, SUITES, measured
-from dagp.cli.app import InputError, check_output
+from dagp.cli.app import InputError, check_output, check_stdout
 from dagp.cli.options import Force
 from dagp.cli.progress import spinner, warnings_as_notes
+from dagp.core.text import quoted
 
 
 def bench(
@@ -34,8 +35,10 @@ def bench(
     for option, given, known in checks:
         for name in given:
             if name not in known:
-                raise InputError(f"{option} must be one of {', '.join(known)}, got {name!r}.")
-    if out is not None:
+                raise InputError(f"{option} must be one of {', '.join(known)}, got {quoted(name)}.")
+    if out is None:
+        check_stdout()
+    else:
         check_output(out, force)
     # Compilation time is one of the measurements.
     jax.config.update("jax_enable_compilation_cache", False)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagp.core.text import quoted
+
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
 """Contents of a missing cell, in lower case."""
 _DOT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -180,7 +182,7 @@ def convert(cells: Sequence[str], kind: Kind, decimal: str) -> np.ndarray:
         values = np.array([_number_cell(cell, i, decimal) for i, cell in enumerate(cells)], float)
     if np.isinf(values).any():
         first = int(np.flatnonzero(np.isinf(values))[0])
-        raise CellError(first, f"{cells[first].strip()!r} is infinite")
+        raise CellError(first, f"{quoted(cells[first].strip())} is infinite")
     return values
 
 
@@ -203,7 +205,7 @@ def _date_cell(cell: str, index: int) -> datetime | None:
     moment = date(cell)
     if moment is None and not is_missing(cell):
         expected = "not a date such as 2024-01-31 or 31.01.2024"
-        raise CellError(index, f"{cell.strip()[:60]!r} is {expected}", not_number=True)
+        raise CellError(index, f"{quoted(cell.strip())} is {expected}", not_number=True)
     return moment
 
 
@@ -214,4 +216,4 @@ def _number_cell(cell: str, index: int, decimal: str) -> float:
     if is_missing(cell):
         return np.nan
     hint = " (--decimal , reads decimal commas)" if number(cell, ",") is not None else ""
-    raise CellError(index, f"{cell.strip()[:60]!r} is not a number{hint}", not_number=True)
+    raise CellError(index, f"{quoted(cell.strip())} is not a number{hint}", not_number=True)

@@ -8,6 +8,7 @@ from dagp.cli.app import print_message
 from dagp.cli.cells import Kind
 from dagp.cli.tables import Table, require_columns
 from dagp.cli.writing import Field
+from dagp.core.text import quoted
 
 ALL = "all"
 
@@ -33,7 +34,9 @@ def kept_fields(table: Table, names: Sequence[str], predicted: Sequence[str]) ->
         while written in taken:
             written = f"input_{written}"
         if written != name:
-            print_message(f"The column {name!r} of {table.name} is written as {written!r}.")
+            print_message(
+                f"The column {quoted(name)} of {table.name} is written as {quoted(written)}."
+            )
         taken.add(written)
         fields.append(Field(written, _arrow_type(table, name)))
     return fields

@@ -9,6 +9,7 @@ from dagp.cli import priors
 from dagp.cli.app import InputError
 from dagp.cli.config import Settings
 from dagp.cli.priors import Place
+from dagp.core.text import quoted
 from dagp.estimator import DAGP
 from dagp.inference.concrete import Concrete
 from dagp.model.clutter import Noise
@@ -84,4 +85,4 @@ def _inference(settings: Settings) -> Any:
     except TypeError as error:
         known = "temperature, entropy, learning_rate, batch_size"
         where = settings.where("inference")
-        raise InputError(f"{where}: unknown key in {stated!r}; known are {known}.") from error
+        raise InputError(f"{where}: unknown key in {quoted(stated)}; known are {known}.") from error

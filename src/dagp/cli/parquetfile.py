@@ -7,6 +7,7 @@ import numpy as np
 
 from dagp.cli.app import InputError, NotNumericError
 from dagp.cli.cells import Kind, Part, Request, objects
+from dagp.core.text import quoted
 
 CHUNK = 16384
 """Rows that are read at a time."""
@@ -39,7 +40,7 @@ class ParquetTable:
             return Kind.date
         numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
         if not any(test(found) for test in (*numeric, types.is_null)):
-            message = f"{self.name}, column {name!r} holds {found}, not numbers."
+            message = f"{self.name}, column {quoted(name)} holds {found}, not numbers."
             raise NotNumericError(message, name)
         return Kind.number
 
@@ -72,7 +73,7 @@ class ParquetTable:
         if kind is Kind.text or found is kind:
             return
         holds, wanted = self.arrow_type(name), "numbers" if kind is Kind.number else "dates"
-        message = f"{self.name}, column {name!r} holds {holds}, not {wanted}."
+        message = f"{self.name}, column {quoted(name)} holds {holds}, not {wanted}."
         raise NotNumericError(message, name)
 
     def _column(self, cells: Any, name: str, kind: Kind, first: int) -> np.ndarray:
@@ -87,7 +88,9 @@ class ParquetTable:
         values = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         if np.isinf(values).any():
             row = first + int(np.flatnonzero(np.isinf(values))[0])
-            raise InputError(f"{self.name}, row {row}, column {name!r}: the value is infinite.")
+            raise InputError(
+                f"{self.name}, row {row}, column {quoted(name)}: the value is infinite."
+            )
         return values
 
 

@@ -11,7 +11,8 @@ from dagp.cli import options
 from dagp.cli.app import InputError, check_output, console, print_result
 from dagp.cli.models import Model, load_model, rows_to_show
 from dagp.cli.progress import warnings_as_notes
-from dagp.cli.spelling import suggestion
+from dagp.cli.spelling import listed, suggestion
+from dagp.core.text import quoted
 from dagp.estimator import DAGP
 from dagp.files.atomic import replace
 
@@ -47,7 +48,7 @@ def _axis(fitted: Model, feature: str) -> int:
     if feature not in known:
         near = suggestion(feature, known)
         raise InputError(
-            f"{fitted.path} has no input {feature!r}.{near} It has {', '.join(known)}."
+            f"{fitted.path} has no input {quoted(feature)}.{near} It has {listed(known)}."
         )
     return columns.owner.index(known.index(feature))
 

@@ -8,6 +8,7 @@ from rich import progress as bars
 from typer import Argument, BadParameter, Option
 
 from dagp.cli.app import console
+from dagp.core.text import quoted
 from dagp.experiments import capabilities
 from dagp.experiments.experiment import Row
 from dagp.experiments.figures import FIGURES
@@ -74,7 +75,7 @@ def _check_models(chosen: list[str] | None, names: list[str]) -> None:
     unknown = [model for model in chosen or [] if model not in known]
     if unknown:
         raise BadParameter(
-            f"There is no model {unknown[0]!r}; expected some of {', '.join(known)}.",
+            f"There is no model {quoted(unknown[0])}; expected some of {', '.join(known)}.",
             param_hint="--models",
         )
 

@@ -4,10 +4,14 @@ import difflib
 import re
 from collections.abc import Iterable
 
+from dagp.core.text import LONGEST, quoted
+
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The most similar name; one that extends `name` comes first, as units are often omitted."""
-    lower = {one.lower(): one for one in known}
+    if len(name) > LONGEST:
+        return None  # comparing takes time that grows with the square of the length
+    lower = {one.lower(): one for one in known if len(one) <= LONGEST}
     wanted = name.lower()
     longer = [one for one in lower if re.search(rf"\b{re.escape(wanted)}", one)]
     longer.sort(key=lambda one: (not one.startswith(wanted), len(one)))
@@ -22,10 +26,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     " Did you mean 'kernel'?"
     """
     near = nearest(name, known)
-    return f" Did you mean {near!r}?" if near else ""
+    return f" Did you mean {quoted(near)}?" if near else ""
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
     """Names as a list in a sentence."""
     names = list(names)
-    return ", ".join(map(repr, names[:most])) + (", …" * (len(names) > most))
+    return ", ".join(map(quoted, names[:most])) + (", …" * (len(names) > most))

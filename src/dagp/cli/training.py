@@ -11,6 +11,8 @@ from dagp.cli.app import InputError, NotNumericError
 from dagp.cli.cells import Kind, Part
 from dagp.cli.config import Settings
 from dagp.cli.roles import check_categories, kind_of_role, role_advice, role_of_kind
+from dagp.cli.spelling import listed
+from dagp.core.text import quoted
 
 
 class TrainingData(NamedTuple):
@@ -88,7 +90,7 @@ def _check(
     values = part.columns[column]
     if (bad := wrong(values)).any():
         first = np.flatnonzero(bad)[0]
-        where = f"{table.name}, row {part.rows[first]}, column {column!r}"
+        where = f"{table.name}, row {part.rows[first]}, column {quoted(column)}"
         raise InputError(f"{where}: {expected}, got {values[first]:g}.")
 
 
@@ -110,13 +112,13 @@ def input_names(table: tables.Table, settings: Settings) -> list[str]:
         names = [name.strip() for name in next(csv.reader([features], skipinitialspace=True))]
     for name in names:
         if name in taken:
-            raise InputError(f"{where}: {name!r} is the target, weights or labels column.")
+            raise InputError(f"{where}: {quoted(name)} is the target, weights or labels column.")
         if features is not None and names.count(name) > 1:
-            raise InputError(f"{where}: column {name!r} is listed twice.")
+            raise InputError(f"{where}: column {quoted(name)} is listed twice.")
     names = [name for name in names if roles.get(name) != "ignore"]
     if not names:
         raise InputError(
-            f"{table.name} has only the columns {', '.join(map(repr, table.columns))}: "
+            f"{table.name} has only the columns {listed(table.columns)}: "
             "no input column is left. If it has more columns, set --delimiter."
         )
     return tables.require_columns(table, names)

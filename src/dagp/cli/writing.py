@@ -11,6 +11,7 @@ import numpy as np
 from dagp.cli.app import InputError
 from dagp.cli.cells import is_missing, number, objects
 from dagp.cli.parquetfile import require_parquet
+from dagp.core.text import quoted
 
 Columns: TypeAlias = list[np.ndarray]
 AUTO, FULL = "auto", "full"
@@ -48,7 +49,9 @@ def parse_digits(text: str) -> Digits:
         return Digits(None, False)
     if text.isdecimal() and len(text) < 4 and 1 <= int(text) <= _MOST:
         return Digits(int(text), False)
-    raise InputError(f"--digits must be auto, full or a number from 1 to {_MOST}, got {text!r}.")
+    raise InputError(
+        f"--digits must be auto, full or a number from 1 to {_MOST}, got {quoted(text)}."
+    )
 
 
 def write_csv(
@@ -149,7 +152,7 @@ def _number(cell: Any) -> float | None:
     value = number(cell, ".")
     if value is None and not is_missing(cell):
         hint = "a CSV file can keep it"
-        raise InputError(f"--keep: {cell[:60]!r} is not a number, as the column's others; {hint}.")
+        raise InputError(f"--keep: {quoted(cell)} is not a number, as the column's others; {hint}.")
     return value
 
 

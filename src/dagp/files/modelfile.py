@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dagp.core.errors import StorageError
 from dagp.core.sharding import any_worker, is_leader
+from dagp.core.text import one_line
 from dagp.core.version import __version__
 from dagp.files import format as storage
 from dagp.files.atomic import discard
@@ -100,7 +101,7 @@ def _refusing(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         # Fields of objects in a file are set without constructors: invalid ones may raise anything.
-        reason = storage.shown(" ".join(str(error).split())) or type(error).__name__
+        reason = one_line(str(error)) or type(error).__name__
         raise StorageError(f"{what}: {reason}") from error
 
 

@@ -11,6 +11,7 @@ import equinox as eqx
 import numpy as np
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted
 from dagp.model.deep_stack import DeepStack, normal_points
 from dagp.model.gates import GatePrior, GPGate, unitless
 from dagp.model.gp import GP, GPProcess, with_noise_gp
@@ -124,7 +125,9 @@ class DeepGP(ProcessPrior, GatePrior):
         for name in ("layers", "width", "samples"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise ValueError(f"DeepGP({name}=...) must be an int of at least 1, got {value!r}.")
+                raise ValueError(
+                    f"DeepGP({name}=...) must be an int of at least 1, got {quoted(value)}."
+                )
         if self.width not in (None, context.inducing.shape[1]) and self.mean is not None:
             raise ValueError(f"DeepGP(mean=...) needs width=None, got width={self.width}.")
 

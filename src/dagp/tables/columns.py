@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted, shown
 from dagp.core.typing import Float, Table
 from dagp.tables.kinds import Category, Column, Ignored, Number, level_of, level_order
 from dagp.tables.reading import (
@@ -196,7 +197,7 @@ class Columns:
             raise ValueError("columns_ must describe at least one column")
         for column in self.columns:
             if not (isinstance(column.name, str | int) and column.check()):
-                raise ValueError(f"columns_ describes column {column.name!r} wrongly")
+                raise ValueError(f"columns_ describes column {quoted(column.name)} wrongly")
 
 
 def _names(table: Table) -> list[str | int]:
@@ -214,13 +215,15 @@ def _by_position(roles: Mapping[Any, Any], known: Sequence[str | int]) -> dict[i
         elif isinstance(key, int) and -len(known) <= key < len(known):
             place = key % len(known)
         else:
-            near = difflib.get_close_matches(str(key), [str(name) for name in known], 1, 0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"columns names {key!r}, which X does not have.{hint}")
+            near = difflib.get_close_matches(shown(key), [shown(name) for name in known], 1, 0.5)
+            hint = f" Did you mean {quoted(near[0])}?" if near else ""
+            raise ValueError(f"columns names {quoted(key)}, which X does not have.{hint}")
         parts = parse_role(role)
         if parts is None:
             known_roles = ", ".join(ROLES)
-            raise ValueError(f"columns has the unknown role {role!r}; roles are {known_roles}.")
+            raise ValueError(
+                f"columns has the unknown role {quoted(role)}; roles are {known_roles}."
+            )
         found[place] = parts
     return found
 
@@ -314,5 +317,5 @@ def _refusal(cells: Cells, levels: int, most: int) -> str:
     if most == MOST_DECLARED:
         return f"{found}, and a category may have {most}. Leave it out, or group its values."
     few = f"more than a category has (up to {most}, each in {LEAST_ROWS} rows on average)"
-    what = f'"ignore" or "category" in columns={{{cells.name!r}: ...}}'
+    what = f'"ignore" or "category" in columns={{{quoted(cells.name)}: ...}}'
     return f"{found}, {few}. Leave it out, or state its role, {what}."

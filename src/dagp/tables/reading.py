@@ -10,6 +10,7 @@ import narwhals as nw
 import numpy as np
 from scipy.sparse import issparse
 
+from dagp.core.text import one_line, quoted
 from dagp.core.typing import Table
 
 _TEXT = "encode it as numbers or leave it out"
@@ -58,7 +59,7 @@ def readable(table: Table, name: str) -> Any:
         raise ValueError(f"{name} is a lazy frame; collect() it first.")
     single = isinstance(frame, nw.Series)
     columns = [frame] if single else list(frame.iter_columns())
-    labels = [f"column {column.name!r} of {name}" for column in columns]
+    labels = [f"column {quoted(column.name)} of {name}" for column in columns]
     for column, label in zip(columns, labels, strict=True):
         _check_type(column, label)
     if columns and all(column.dtype.is_numeric() for column in columns):
@@ -108,7 +109,7 @@ def cells_of(table: Table, name: str) -> list[Cells]:
     """The columns of a table as they are."""
     frame = _frame(table)
     if frame is not None:
-        return [_cells(c, f"column {c.name!r} of {name}") for c in frame.iter_columns()]
+        return [_cells(c, f"column {quoted(c.name)} of {name}") for c in frame.iter_columns()]
     array = _objects(table)
     if array.dtype.kind == "O" or array.dtype.kind in "mM":
         columns = list(array.T)
@@ -229,9 +230,9 @@ def numbers(cells: np.ndarray, label: Any) -> np.ndarray:
 def _cell_error(cell: Any, label: str, row: str, error: Exception) -> Exception:
     """The error for a cell that is not a number."""
     if isinstance(cell, str | bytes):
-        return ValueError(f"{label} holds text ({cell[:40]!r} in {row}); {_TEXT}.")
+        return ValueError(f"{label} holds text ({quoted(cell)} in {row}); {_TEXT}.")
     if isinstance(cell, complex | np.complexfloating):
         return ValueError(f"Complex data not supported: {label} has {cell} in {row}.")
     if hasattr(cell, "year") or hasattr(cell, "total_seconds"):
         return ValueError(f"{label} holds dates or times; {_TIME}.")
-    return type(error)(f"{label}, {row}: {str(error).rstrip('.')}.")
+    return type(error)(f"{label}, {row}: {one_line(str(error)).rstrip('.')}.")

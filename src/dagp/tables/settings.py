@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagp.core.precision import DTYPES
+from dagp.core.text import quoted
 from dagp.inference.concrete import Concrete
 from dagp.model.gp import GP
 from dagp.model.parameters import parameters_of
@@ -77,7 +78,7 @@ def check_settings(estimator: Any) -> list[ProcessPrior]:
         if name == "n_processes" and isinstance(estimator.processes, Sequence):
             continue
         if not constraint.holds(value):
-            raise ValueError(f"{name} must {constraint.expected}, got {value!r}.")
+            raise ValueError(f"{name} must {constraint.expected}, got {quoted(value)}.")
     if isinstance(estimator.inference, Concrete):
         estimator.inference.check()
     if estimator.checkpoint is not None:
@@ -98,7 +99,7 @@ def process_priors(processes: Any, n_processes: int | str) -> list[ProcessPrior]
     for k, prior in enumerate(priors):
         if not isinstance(prior, ProcessPrior):
             expected = "must be a GP, DeepGP, Noise, Uniform or another ProcessPrior"
-            raise ValueError(f"processes[{k}] {expected}, got {prior!r}.")
+            raise ValueError(f"processes[{k}] {expected}, got {quoted(prior)}.")
     _check_ties(priors)
     return priors
 
@@ -112,4 +113,6 @@ def _check_ties(priors: list[ProcessPrior]) -> None:
                 continue
             first = initial.setdefault(node.tie, node.raw)
             if np.shape(first) != np.shape(node.raw) or np.any(first != node.raw):
-                raise ValueError(f"Parameters tied by {node.tie!r} must have one initial value.")
+                raise ValueError(
+                    f"Parameters tied by {quoted(node.tie)} must have one initial value."
+                )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
+from dagp.core.text import quoted, shown
 from dagp.core.typing import Bool, Float, Int, Table
 from dagp.inference.standardize import FAR, Sample, Units
 from dagp.tables.columns import Columns
@@ -159,9 +160,9 @@ def check_spread(given: GivenRows, units: Units, dtype: str) -> None:
     if np.any(wild):
         row, column = (int(i) for i in np.argwhere(wild)[0])
         raise ValueError(
-            f"y is {sample.y[row, column]:.0e} in row {given.name(row)}, but most of it spreads "
-            f"over about {unit[column]:.0e}: its square exceeds {dtype}. Correct that row, or "
-            "leave it out."
+            f"y is {sample.y[row, column]:.0e} in row {shown(given.name(row))}, but most of it "
+            f"spreads over about {unit[column]:.0e}: its square exceeds {dtype}. Correct that row, "
+            "or leave it out."
         )
     if np.mean(np.abs(units.standard_x(sample.X)).max(axis=1) >= FAR) > _MOST_FAR:
         raise ValueError(
@@ -201,11 +202,11 @@ def check_weights(
     weight = _one_per_row(sample_weight, "sample_weight", rows)
     bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
     if bad.size:
-        found = f"row {called[bad[0]]} has {weight[bad[0]]}"
+        found = f"row {shown(called[bad[0]])} has {weight[bad[0]]}"
         raise ValueError(f"sample_weight must be finite and non-negative, {found}.")
     if np.any(bad := weight > HEAVIEST):
         row = int(np.argmax(bad))
-        found = f"row {called[row]} has {weight[row]:.0e}"
+        found = f"row {shown(called[row])} has {weight[row]:.0e}"
         raise ValueError(f"sample_weight must not exceed {HEAVIEST:.0e}, {found}: rescale it.")
     if not np.any(weight > 0):
         raise ValueError("sample_weight is zero in every row: no rows are left.")
@@ -225,7 +226,9 @@ def check_labels(
     bad = np.flatnonzero((whole != given) | (whole < -1) | (whole >= processes))
     if bad.size:
         expected = f"-1 (unknown) or a process from 0 to {processes - 1}"
-        raise ValueError(f"labels must be {expected}, row {called[bad[0]]} has {given[bad[0]]:g}.")
+        raise ValueError(
+            f"labels must be {expected}, row {shown(called[bad[0]])} has {given[bad[0]]:g}."
+        )
     return whole
 
 
@@ -233,7 +236,7 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     """Values of at least one dimension as float64."""
     cells = readable(values, name)
     if np.ndim(cells) == 0:
-        raise ValueError(f"{name} must have a number for every row, got {values!r}.")
+        raise ValueError(f"{name} must have a number for every row, got {quoted(values)}.")
     return check_array(
         cells, dtype="float64", ensure_2d=False, ensure_all_finite=False, input_name=name
     )
@@ -266,8 +269,8 @@ def check_finite(
     word = "NaN" if np.isnan(table).any() else "infinity"
     wrong = np.isnan(table) if word == "NaN" else np.isinf(table)
     row, column = (int(i) for i in np.argwhere(wrong)[0])
-    label = repr(columns[column]) if columns else str(column)
-    called = row if rows is None else rows[row]
+    label = quoted(columns[column]) if columns else str(column)
+    called = row if rows is None else shown(rows[row])
     where = f"row {called}" if array.ndim == 1 else f"row {called}, column {label}"
     hint = " (missing='drop' leaves such rows out)" if word == "NaN" else ""
     found = f"{int(wrong.sum())} value(s), the first in {where}"
