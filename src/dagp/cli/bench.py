@@ -15,6 +15,7 @@ from dagp.cli.app import InputError, check_output, check_stdout
 from dagp.cli.options import Force
 from dagp.cli.progress import spinner, warnings_as_notes
 from dagp.core.text import quoted
+from dagp.files.atomic import replace
 
 
 def bench(
@@ -50,6 +51,7 @@ def bench(
                 continue
             results[name] = value
             if out is not None:  # written at once, so that an interrupted run keeps it
-                out.write_text(json.dumps(results, indent=2) + "\n")
+                text = json.dumps(results, indent=2) + "\n"
+                replace(out, lambda file, text=text: file.write(text.encode()))
     if out is None:
         echo(json.dumps(results, indent=2))

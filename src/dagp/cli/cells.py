@@ -12,7 +12,10 @@ from dagp.core.text import quoted
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
 """Contents of a missing cell, in lower case."""
-_DOT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NAN = re.compile(r"[+-]?(nan(\([^()]*\))?|1\.#(qnan|snan|ind)\d*)", re.IGNORECASE)
+"""NaN as programs in C write it, with a sign or a payload."""
+# One way to read each digit: a cell of many digits and a letter is refused in linear time.
+_DOT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # Dots group digits only where a comma follows: otherwise they could be decimal points.
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+(?=,)|\d+(?![.\d])|(?=,\d))(,\d*)?([eE][+-]?\d+)?")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
@@ -86,10 +89,11 @@ def absent(column: np.ndarray) -> np.ndarray:
 def is_missing(cell: str) -> bool:
     """Whether a cell counts as empty.
 
-    >>> is_missing(" N/A "), is_missing("0")
-    (True, False)
+    >>> is_missing(" N/A "), is_missing("-nan"), is_missing("NaN(0x7)"), is_missing("0")
+    (True, True, True, False)
     """
-    return cell.strip().lower() in MISSING
+    text = cell.strip()
+    return text.lower() in MISSING or _NAN.fullmatch(text) is not None
 
 
 def number(cell: str, decimal: str) -> float | None:

@@ -142,7 +142,9 @@ def _parse(path: Path) -> dict[str, Any]:
         raise InputError(f"There is no file {path}; dagp init writes such a file.") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder, not a config file.") from error
-    except (tomllib.TOMLDecodeError, UnicodeError) as error:
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:  # also of numbers with thousands of digits
         raise InputError(f"{path} is not valid TOML: {error}.") from error
 
 

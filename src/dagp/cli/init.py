@@ -90,7 +90,7 @@ def _target(table: tables.Table, columns: Sequence[Column], name: str | None) ->
     if name is not None:
         tables.require_columns(table, [name])
         found = next(column for column in columns if column.name == name)
-        if found.kind is not Kind.number or not len(found.missing):
+        if found.kind is not Kind.number or not len(found.missing) or found.missing.all():
             raise InputError(
                 f"{table.name}: the target {quoted(name)} must hold numbers: {found.text}."
             )

@@ -9,6 +9,8 @@ from dagp.cli import priors
 from dagp.cli.app import InputError
 from dagp.cli.config import Settings
 from dagp.cli.priors import Place
+from dagp.cli.progress import with_option_names
+from dagp.core.random import as_random_state
 from dagp.core.text import quoted
 from dagp.estimator import DAGP
 from dagp.inference.concrete import Concrete
@@ -38,9 +40,10 @@ def build_estimator(settings: Settings, inputs: Sequence[str]) -> DAGP:
 def process_count(model: DAGP) -> int:
     """The number of processes of an estimator; raises InputError for invalid settings."""
     try:
+        as_random_state(model.random_state)
         return len(check_settings(model))
     except ValueError as error:
-        raise InputError(str(error)) from error
+        raise InputError(with_option_names(str(error))) from error
 
 
 def _processes(settings: Settings, inputs: Sequence[str]) -> tuple[int | Literal["auto"], Any]:

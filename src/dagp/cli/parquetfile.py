@@ -1,5 +1,6 @@
 """Parquet files: numbers, dates and text by the types of the columns."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -21,12 +22,9 @@ class ParquetTable:
     def __init__(self, name: str, file: BinaryIO):
         parquet = require_parquet(name)
         self.name, self.notes = name, []
-        try:
-            self._file = parquet.ParquetFile(file)
-        except (ValueError, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{name} is not a complete Parquet file: {reason}") from error
-        self.columns: list[str] = self._file.schema_arrow.names
+        with self._refusing("is not a complete Parquet file"):
+            self._file = parquet.ParquetFile(file, page_checksum_verification=True)
+            self.columns: list[str] = self._file.schema_arrow.names
 
     def kind(self, name: str) -> Kind:
         """What a column holds, by its type; raises NotNumericError for nested types."""
@@ -49,13 +47,37 @@ class ParquetTable:
         for name, kind in request.kinds.items():
             self._check_kind(name, kind)
         first = 1
-        for batch in self._file.iter_batches(CHUNK, columns=request.names):
+        for batch in self._batches(request.names):
             rows = np.arange(first, first + batch.num_rows)
             kinds = request.kinds.items()
             columns = {n: self._column(batch.column(n), n, k, first) for n, k in kinds}
             copies = {n: objects(batch.column(n).to_pylist()) for n in request.copied}
             yield Part(rows, columns, copies)
             first += batch.num_rows
+
+    def _batches(self, names: list[str]) -> Iterator[Any]:
+        """Consecutive rows; raises InputError where they cannot be read."""
+        batches = None
+        while True:
+            with self._refusing("is damaged"):
+                if batches is None:
+                    batches = self._file.iter_batches(CHUNK, columns=names)
+                if (batch := next(batches, None)) is None:
+                    return
+                # Offsets and texts of a damaged file may lead out of its memory.
+                batch.validate(full=True)
+            yield batch
+
+    @contextlib.contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        """Turn the errors of a damaged file into one."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, ValueError, OSError, KeyError, IndexError) as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(f"{self.name} {what}: {reason.rstrip('.')}.") from error
 
     def arrow_type(self, name: str) -> Any:
         """Type in which a column that is kept is written again."""

@@ -12,7 +12,7 @@ from dagp.cli.app import InputError, check_output, console, print_result
 from dagp.cli.models import Model, load_model, rows_to_show
 from dagp.cli.progress import warnings_as_notes
 from dagp.cli.spelling import listed, suggestion
-from dagp.core.text import quoted
+from dagp.core.text import quoted, shown
 from dagp.estimator import DAGP
 from dagp.files.atomic import replace
 
@@ -68,7 +68,7 @@ def save_overview(
         # Column names come from files: a dollar sign in one must not start mathematics.
         ax.set_xlabel(ax.get_xlabel(), parse_math=False)
     for ax in axes[:2]:
-        ax.set_ylabel(target or ax.get_ylabel(), parse_math=False)
+        ax.set_ylabel(shown(target) if target else ax.get_ylabel(), parse_math=False)
     figure: Any = axes[0].figure
     try:
         kind = path.suffix.removeprefix(".") or "png"

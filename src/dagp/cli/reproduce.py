@@ -14,6 +14,7 @@ from dagp.experiments.experiment import Row
 from dagp.experiments.figures import FIGURES
 from dagp.experiments.runner import EXPERIMENTS, FIRST_SEED, Task, run, tasks
 from dagp.experiments.tables import markdown
+from dagp.files.atomic import replace
 
 
 class ExperimentName(StrEnum):
@@ -95,7 +96,7 @@ def _run_experiment(name: str, planned: list[Task], folder: Path, jobs: int) -> 
     experiment = EXPERIMENTS[name]
     rows = _fits(planned, folder / f"{name}.csv", jobs, experiment.title)
     table = folder / f"{name}.md"
-    table.write_text(markdown(experiment, rows))
+    replace(table, lambda file: file.write(markdown(experiment, rows).encode()))
     console.print(f"[bold]{table}[/bold]")
 
 
@@ -133,6 +134,7 @@ def _run_capabilities(folder: Path, chosen: list[str] | None, jobs: int) -> None
             progress.advance(bar)
     folder.mkdir(parents=True, exist_ok=True)
     table = folder / "capabilities.md"
-    table.write_text(capabilities.markdown(results))
-    console.print(table.read_text(), markup=False)
+    text = capabilities.markdown(results)
+    replace(table, lambda file: file.write(text.encode()))
+    console.print(text, markup=False)
     console.print(f"[bold]{table}[/bold]")

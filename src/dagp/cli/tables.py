@@ -112,14 +112,16 @@ def incomplete_rows(table: Table, part: Part, drop: bool) -> np.ndarray:
     found = np.asarray(gaps.any(axis=1))
     if not found.any():
         return found
+    if never := [name for name, gap in zip(part.columns, gaps.T, strict=True) if gap.all()]:
+        which = f"column {quoted(never[0])}" if len(never) == 1 else f"the columns {listed(never)}"
+        hint = "--features without it, or --role NAME=ignore, leaves a column out"
+        raise InputError(f"{table.name} has no values in {which}; {hint}.")
     if not drop:
         row, column = np.argwhere(gaps)[0]
         count = f"{gaps.sum()} empty cell(s), the first in row {part.rows[row]}"
         where = f"column {quoted(list(part.columns)[column])}; --missing drop omits such rows"
         raise InputError(f"{table.name} has {count}, {where}.")
     if found.all():
-        never = [name for name, gap in zip(part.columns, gaps.T, strict=True) if gap.all()]
-        hint = f" Column {quoted(never[0])} is empty: leave it out of --features." if never else ""
-        raise InputError(f"{table.name}: every row has an empty cell; no rows are left.{hint}")
+        raise InputError(f"{table.name}: every row has an empty cell; no rows are left.")
     print_message(f"{int(found.sum())} of {len(found)} rows have empty cells and are dropped.")
     return found

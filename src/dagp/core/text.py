@@ -40,6 +40,23 @@ def shown(word: Any, most: int = LONGEST) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
+def is_unicode(word: Any) -> bool:
+    """Whether a name can be written to a file or a screen: text with half a character cannot.
+
+    >>> is_unicode("naïve"), is_unicode("\\ud800")
+    (True, False)
+    """
+    try:
+        str(word).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def one_line(message: str) -> str:
-    """A whole message: the last defence against what is quoted in it."""
-    return shown(" ".join(message[: 20 * LONGEST].split()), 10 * LONGEST)
+    """A whole message: the last defence against what is quoted in it.
+
+    >>> one_line("on two\\nlines"), len(one_line("a" * 1000 + " is the reason."))
+    ('on two lines', 215)
+    """
+    return shown(" ".join(shown(word) for word in message.split()), 10 * LONGEST)

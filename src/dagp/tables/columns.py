@@ -17,6 +17,7 @@ from dagp.tables.reading import (
     Cells,
     as_objects,
     cells_of,
+    check_unicode,
     has_columns,
     is_missing,
     is_numeric,
@@ -183,7 +184,7 @@ class Columns:
     def describe(self) -> list[str]:
         """A line for every column that is not a number."""
         encoded = [column for column in self.columns if not isinstance(column, Number)]
-        return [f"{column.title}: {column.describe()}" for column in encoded]
+        return [f"{shown(column.title)}: {column.describe()}" for column in encoded]
 
     def within(self, other: "Columns") -> bool:
         """Whether a table with these columns can be encoded by those of another one."""
@@ -230,6 +231,8 @@ def _by_position(roles: Mapping[Any, Any], known: Sequence[str | int]) -> dict[i
 
 def _decided(cells: Cells, role: Role | None) -> Column:
     """What a column holds, by its role or by its cells."""
+    if role != ("ignore",) and len(cells.values) > 1 and not _present(cells):
+        raise ValueError(f"{cells.label} contains NaN only: it has no values.")
     if role is None:
         return _guessed(cells)
     if role == ("ignore",):
@@ -300,6 +303,8 @@ def _category(cells: Cells, most: int) -> Column:
     counts: dict[Any, int] = {}
     for cell in present:
         level = level_of(cell)
+        if level not in counts:
+            check_unicode(level, f"{cells.label} holds")
         counts[level] = counts.get(level, 0) + 1
     free = most == MOST_LEVELS and len(counts) * LEAST_ROWS > len(present)
     if len(counts) > most or free:

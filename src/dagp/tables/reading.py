@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 from scipy.sparse import issparse
 
-from dagp.core.text import one_line, quoted
+from dagp.core.text import is_unicode, one_line, quoted
 from dagp.core.typing import Table
 
 _TEXT = "encode it as numbers or leave it out"
@@ -19,16 +19,30 @@ _TIME = "convert it to a number first, such as seconds since the first row"
 
 def names(table: Table) -> Sequence[str] | None:
     """Column names of a data frame; None for other tables."""
-    return getattr(_frame(table), "columns", None)
+    found = getattr(_frame(table), "columns", None)
+    return None if found is None else _writable(found)
 
 
-def output_names(table: Table) -> list[str] | None:
+def output_names(table: Table) -> Sequence[str] | None:
     """Names of the outputs in a frame or named series; None for other tables."""
     frame = _frame(table)
     if isinstance(frame, nw.Series):
         # pandas calls a series of no name None, polars calls it "".
-        return [str(frame.name)] if frame.name not in (None, "") else None
-    return None if frame is None else [str(name) for name in frame.columns]
+        return _writable([str(frame.name)]) if frame.name not in (None, "") else None
+    return None if frame is None else _writable([str(name) for name in frame.columns])
+
+
+def _writable(found: Sequence[str]) -> Sequence[Any]:
+    """Names, if they can be written to files."""
+    for name in found:
+        check_unicode(name, "a column has the name")
+    return found
+
+
+def check_unicode(word: Any, what: str) -> None:
+    """Raise for text that cannot be written to a file."""
+    if not is_unicode(word):
+        raise ValueError(f"{what} {quoted(word)}, which is not Unicode text: replace it.")
 
 
 def row_names(table: Table, rows: int) -> np.ndarray:
@@ -235,4 +249,5 @@ def _cell_error(cell: Any, label: str, row: str, error: Exception) -> Exception:
         return ValueError(f"Complex data not supported: {label} has {cell} in {row}.")
     if hasattr(cell, "year") or hasattr(cell, "total_seconds"):
         return ValueError(f"{label} holds dates or times; {_TIME}.")
-    return type(error)(f"{label}, {row}: {one_line(str(error)).rstrip('.')}.")
+    kind = ValueError if isinstance(error, OverflowError) else type(error)
+    return kind(f"{label}, {row}: {one_line(str(error)).rstrip('.')}.")

@@ -22,6 +22,12 @@ AUTO_PROCESSES = 6
 """Number of processes that ``n_processes="auto"`` starts with."""
 
 
+MOST_STARTS = 10_000
+"""Each start is a model in memory before the race begins."""
+_MOST = 2**31 - 1
+"""Largest count: steps and rows are counted in 32 bits."""
+
+
 class Constraint(NamedTuple):
     """Condition on a parameter, with its wording for errors."""
 
@@ -31,24 +37,27 @@ class Constraint(NamedTuple):
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and 1 <= int(value) <= _MOST
 
 
 def _not_negative(value: Any) -> bool:
-    return isinstance(value, Real) and float(value) >= 0
+    # Compared as it is: not every whole number can be converted to floating point.
+    return isinstance(value, Real) and bool(value >= 0)
 
 
 def _functions(value: Any) -> bool:
     return isinstance(value, Sequence) and all(map(callable, value))
 
 
-_COUNT = "be a whole number of at least 1"
+_COUNT = f"be a whole number from 1 to {_MOST}"
 CONSTRAINTS = {
     "n_processes": Constraint(
         lambda v: v == "auto" or (_whole(v) and int(v) <= MOST_PROCESSES),
-        f'{_COUNT} and at most {MOST_PROCESSES}, or "auto"',
+        f'be a whole number from 1 to {MOST_PROCESSES}, or "auto"',
     ),
-    "n_init": Constraint(_whole, _COUNT),
+    "n_init": Constraint(
+        lambda v: _whole(v) and int(v) <= MOST_STARTS, f"be a whole number from 1 to {MOST_STARTS}"
+    ),
     "max_iter": Constraint(_whole, _COUNT),
     "batch_size": Constraint(lambda v: v is None or _whole(v), f"{_COUNT} or None"),
     "tol": Constraint(_not_negative, "be a non-negative number"),

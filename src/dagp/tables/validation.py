@@ -135,7 +135,11 @@ def check_data(
     if labels is not None and estimator.n_processes == "auto":
         raise ValueError('labels name processes: n_processes must be a number, got "auto".')
     labels = check_labels(labels, len(X), processes, called)
-    used = np.full(len(X), True) if finite else usable_rows(X, y, called)
+    used = (
+        np.full(len(X), True)
+        if finite
+        else usable_rows(X, y, called, input_labels(estimator, table))
+    )
     sample = Sample(X, y.reshape(len(y), -1), weight, labels)
     sample = sample if used.all() else sample.take(used)
     return GivenRows(called, used, sample, y.ndim == 1)
@@ -172,13 +176,18 @@ def check_spread(given: GivenRows, units: Units, dtype: str) -> None:
 
 
 def usable_rows(
-    X: np.ndarray, y: np.ndarray, rows: np.ndarray | None = None
+    X: np.ndarray,
+    y: np.ndarray,
+    rows: np.ndarray | None = None,
+    columns: Sequence[Any] | None = None,
 ) -> Bool[np.ndarray, " N"]:
     """Mask of the rows with all inputs and some output; raises for infinities in these. `rows` is
-    what they are called."""
+    what they are called, `columns` what the inputs are."""
     there = np.logical_not(np.isnan(y.reshape(len(y), -1)))
     used = np.logical_not(np.isnan(X).any(axis=1)) & there.any(axis=1)
     if not used.any():
+        _check_values(X, "X", columns)
+        _check_values(y, "y", None)
         raise ValueError("Every row holds a NaN in X or y: no rows are left.")
     empty = np.flatnonzero(~there[used].any(axis=0))
     if empty.size:
@@ -259,12 +268,25 @@ def _check_length(array: np.ndarray, name: str, rows: int) -> None:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {found}.")
 
 
+def _check_values(array: np.ndarray, name: str, columns: Sequence[Any] | None) -> None:
+    """Raise for columns that are empty altogether."""
+    if len(array) < 2:
+        return
+    never = np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=0))
+    if never.size:
+        which = ", ".join(quoted(columns[i] if columns else int(i)) for i in never[:8])
+        more = f" and {never.size - 8} more" if never.size > 8 else ""
+        where = f" in column {which}{more}" if array.ndim > 1 else ""
+        raise ValueError(f"Input {name} contains NaN only: it has no values{where}.")
+
+
 def check_finite(
     array: np.ndarray, name: str, columns: Sequence[Any] | None, rows: np.ndarray | None = None
 ) -> None:
     """Raise for NaN or infinity, naming the first cell as the user does."""
     if np.all(np.isfinite(array)):
         return
+    _check_values(array, name, columns)
     table = array.reshape(len(array), -1)
     word = "NaN" if np.isnan(table).any() else "infinity"
     wrong = np.isnan(table) if word == "NaN" else np.isinf(table)
