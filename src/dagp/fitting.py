@@ -3,7 +3,8 @@
 Used by `DAGP.fit` and `dagp fit`; not part of the public interface.
 """
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from dagp.describe.progress import following
 from dagp.files import modelfile
 from dagp.inference.concrete import Concrete
 from dagp.inference.run_log import RunLog
-from dagp.inference.standardize import Prepared
+from dagp.inference.standardize import Prepared, Sample
 from dagp.inference.train import Result, no_callback
 from dagp.model.association import Batch
 from dagp.predict.posterior import Posterior
@@ -75,8 +76,15 @@ def fit_estimator(
 ) -> None:
     """Fit an estimator as `DAGP.fit`, without removing its checkpoint; `log` replaces that of the
     checkpoint, and `index` what the rows are called."""
-    with all_or_nothing(estimator):
-        _fit(estimator, X, y, sample_weight, labels, log, index)
+    with all_or_nothing(estimator), contextlib.ExitStack() as stack:
+
+        def log_of(rows: Sample) -> RunLog:
+            own = modelfile.checkpoint_log(estimator, rows)
+            stack.callback(own.release)
+            return own
+
+        given = log_of if log is None else lambda _: log
+        _fit(estimator, X, y, sample_weight, labels, given, index)
 
 
 def _fit(
@@ -85,7 +93,7 @@ def _fit(
     y: Any,
     sample_weight: Any,
     labels: Any,
-    log: RunLog | None,
+    log_of: Callable[[Sample], RunLog],
     index: np.ndarray | None,
 ) -> None:
     priors = check_settings(estimator)
@@ -114,7 +122,7 @@ def _fit(
         estimator.n_processes == "auto",
         rng,
         no_callback,
-        log or modelfile.checkpoint_log(estimator, rows),
+        log_of(rows),
     )
     with numerics(estimator.dtype), following(estimator) as callback:
         options = options._replace(callback=callback)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dagp.cli.app import InputError
 from dagp.cli.roles import check_role
 from dagp.cli.spelling import listed, suggestion
-from dagp.core.text import quoted
+from dagp.core.text import quoted, shown
 
 
 class Key(NamedTuple):
@@ -139,11 +139,11 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
-        raise InputError(f"There is no file {path}; dagp init writes such a file.") from error
+        raise InputError(f"There is no file {shown(path)}; dagp init writes one.") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder, not a config file.") from error
     except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+        raise InputError(f"Cannot read {shown(path)}: {error.strerror}.") from error
     except ValueError as error:  # also of numbers with thousands of digits
         raise InputError(f"{path} is not valid TOML: {error}.") from error
 

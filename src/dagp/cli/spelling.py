@@ -1,6 +1,8 @@
 """The nearest spelling of a name that does not exist."""
 
+import csv
 import difflib
+import io
 import re
 from collections.abc import Iterable
 
@@ -27,6 +29,20 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """
     near = nearest(name, known)
     return f" Did you mean {quoted(near)}?" if near else ""
+
+
+def split_names(option: str) -> list[str]:
+    """Names that an option lists, separated by commas; quotes keep a comma in a name.
+
+    >>> split_names('a, "b, c"')
+    ['a', 'b, c']
+    """
+    lines = io.StringIO(option, newline="")
+    try:
+        rows = list(csv.reader(lines, skipinitialspace=True))
+    except csv.Error:
+        return [option]  # no name of a column, as the message will say
+    return [name.strip() for row in rows for name in row]
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:

@@ -1,6 +1,5 @@
 """Reads the training data of `dagp fit` from a table: inputs, target, weights and labels."""
 
-import csv
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from dagp.cli.app import InputError, NotNumericError
 from dagp.cli.cells import Kind, Part
 from dagp.cli.config import Settings
 from dagp.cli.roles import check_categories, kind_of_role, role_advice, role_of_kind
-from dagp.cli.spelling import listed
+from dagp.cli.spelling import listed, split_names
 from dagp.core.text import quoted
 
 
@@ -109,7 +108,7 @@ def input_names(table: tables.Table, settings: Settings) -> list[str]:
     elif features in table.columns:
         names = [features]
     else:
-        names = [name.strip() for name in next(csv.reader([features], skipinitialspace=True))]
+        names = split_names(features)
     for name in names:
         if name in taken:
             raise InputError(f"{where}: {quoted(name)} is the target, weights or labels column.")
