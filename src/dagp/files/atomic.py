@@ -84,6 +84,7 @@ class Hold:
             self._handle = self._taken(path)
 
     def _taken(self, path: str | Path) -> int | None:
+        assert fcntl is not None
         try:
             handle = os.open(self._name, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:

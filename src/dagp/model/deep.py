@@ -127,7 +127,7 @@ class DeepGP(ProcessPrior, GatePrior):
     def _check(self, context: BuildContext) -> None:
         for name, most in _MOST.items():
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, Integral) and 1 <= value <= most):
+            if value is not None and not (isinstance(value, Integral) and 1 <= int(value) <= most):
                 expected = f"must be an int from 1 to {most}"
                 raise ValueError(f"DeepGP({name}=...) {expected}, got {quoted(value)}.")
         if self.width not in (None, context.inducing.shape[1]) and self.mean is not None:

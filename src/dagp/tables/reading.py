@@ -23,7 +23,7 @@ def names(table: Table) -> Sequence[str] | None:
     return None if found is None else _writable(found)
 
 
-def output_names(table: Table) -> Sequence[str] | None:
+def output_names(table: Table) -> list[str] | None:
     """Names of the outputs in a frame or named series; None for other tables."""
     frame = _frame(table)
     if isinstance(frame, nw.Series):
@@ -32,11 +32,11 @@ def output_names(table: Table) -> Sequence[str] | None:
     return None if frame is None else _writable([str(name) for name in frame.columns])
 
 
-def _writable(found: Sequence[str]) -> Sequence[Any]:
+def _writable(found: Sequence[Any]) -> list[Any]:
     """Names, if they can be written to files."""
     for name in found:
         check_unicode(name, "a column has the name")
-    return found
+    return list(found)
 
 
 def check_unicode(word: Any, what: str) -> None:

@@ -42,7 +42,8 @@ def _whole(value: Any) -> bool:
 
 def _not_negative(value: Any) -> bool:
     # Compared as it is: not every whole number can be converted to floating point.
-    return isinstance(value, Real) and bool(value >= 0)
+    number: Any = value
+    return isinstance(value, Real) and bool(number >= 0)
 
 
 def _functions(value: Any) -> bool:
