@@ -2,9 +2,9 @@
 
     python benchmarks/many_shapes.py --fits 200 --out shapes.jsonl
 
-A line of JSON for each fit: its shape, seconds, resident memory (MB) and memory maps afterwards, and
-how often compiled programs have been forgotten so far. Without a bound on the programs, the maps grow
-by hundreds with each shape, and XLA crashes near 65530.
+A line of JSON for each fit: its shape, seconds, resident memory (MB) and memory maps afterwards,
+and how often compiled programs have been forgotten so far. Without a bound on the programs, the
+maps grow by hundreds with each shape, and XLA crashes near 65530.
 """
 
 import argparse
