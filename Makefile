@@ -46,8 +46,9 @@ test-all: setup
 fuzz: N ?= 200
 fuzz: JOBS ?= $(WORKERS)
 fuzz: SEED ?= 0
+fuzz: LIMIT ?= 300
 fuzz: setup
-	$(BIN)/python tests/fuzz.py --cases $(N) --jobs $(JOBS) --seed $(SEED) --out fuzz.json
+	$(BIN)/python tests/fuzz.py --cases $(N) --jobs $(JOBS) --seed $(SEED) --limit $(LIMIT) --out fuzz.json
 
 lint: setup
 	$(BIN)/ruff check .

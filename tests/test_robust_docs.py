@@ -39,7 +39,11 @@ def test_the_tests_of_a_case_exist(case, tests):
         assert name in functions(path), f"{case}: {file} has no {name}"
 
 
-ABOUT_ITSELF = {"test_every_command_is_watched", "test_results_for_machines_stay_apart_from_words"}
+ABOUT_ITSELF = {
+    "test_every_command_is_watched",
+    "test_every_command_has_a_line",
+    "test_results_for_machines_stay_apart_from_words",
+}
 """Tests of the tests, and of what a user need not know."""
 
 
@@ -50,6 +54,10 @@ ABOUT_ITSELF = {"test_every_command_is_watched", "test_results_for_machines_stay
         "estimator/test_robust_numbers.py",
         "model/test_robust_processes.py",
         "cli/test_robust_cli.py",
+        "cli/test_robust_words.py",
+        "cli/test_robust_interrupts.py",
+        "files/test_robust_files.py",
+        "estimator/test_robust_jax.py",
     ],
 )
 def test_every_test_of_robustness_is_on_the_page(file):

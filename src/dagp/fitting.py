@@ -3,7 +3,8 @@
 Used by `DAGP.fit` and `dagp fit`; not part of the public interface.
 """
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -77,8 +78,15 @@ def fit_estimator(
 ) -> None:
     """Fit an estimator as `DAGP.fit`, without removing its checkpoint; `log` replaces that of the
     checkpoint, and `index` what the rows are called."""
-    with all_or_nothing(estimator):
-        _fit(estimator, X, y, sample_weight, labels, log, index)
+    with all_or_nothing(estimator), contextlib.ExitStack() as stack:
+
+        def log_of(rows: Sample) -> RunLog:
+            own = modelfile.checkpoint_log(estimator, rows)
+            stack.callback(own.release)
+            return own
+
+        given = log_of if log is None else lambda _: log
+        _fit(estimator, X, y, sample_weight, labels, given, index)
 
 
 def _fit(
@@ -87,7 +95,7 @@ def _fit(
     y: Any,
     sample_weight: Any,
     labels: Any,
-    log: RunLog | None,
+    log_of: Callable[[Sample], RunLog],
     index: np.ndarray | None,
 ) -> None:
     priors = check_settings(estimator)
@@ -107,7 +115,7 @@ def _fit(
     seed = from_leader(as_random_state(estimator.random_state).randint(2**31 - 1))
     rng = np.random.default_rng(seed)
     inducing = inducing_inputs(_given_inducing(estimator), data.sample, data.units, rng)
-    log = log or modelfile.checkpoint_log(estimator, rows)
+    log = log_of(rows)
     shared = " It must be on a file system that all workers share."
     check_workers_agree({"the checkpoint": [log.finished, log.progress]}, shared)
     gate, groups = estimator.gate, columns.groups

@@ -32,6 +32,7 @@ except ModuleNotFoundError as missing:  # pragma: no cover
         "Plots need matplotlib: pip install 'dagp[plot]'.", name=missing.name
     ) from missing
 
+from dagp.core.text import shown
 from dagp.describe.observations import input_names, observations
 
 if TYPE_CHECKING:
@@ -314,17 +315,17 @@ def _column(table: Any, index: int) -> np.ndarray:
 def _name(table: Any, index: int, default: str) -> str:
     frame = nw.from_native(table, pass_through=True, allow_series=True)
     if isinstance(frame, nw.DataFrame):
-        return str(frame.columns[index])
-    return str(getattr(frame, "name", None) or default)
+        return shown(frame.columns[index])
+    return shown(getattr(frame, "name", None) or default)
 
 
 def _label(model: "DAGP", X: Any, column: int) -> str:
     known = input_names(model, X)
-    return "x" if known is None else str(known[column])
+    return "x" if known is None else shown(known[column])
 
 
 def _target(model: "DAGP", output: int) -> str:
-    return model.target_names_[output] if model.target_names_ else "y"
+    return shown(model.target_names_[output]) if model.target_names_ else "y"
 
 
 def _sweep(model: "DAGP", column: int, margin: float) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,7 @@ def refused_at_fit(message, **settings):
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, None, "many", True])
 def test_number_of_processes_is_checked_at_fit(count):
-    refused_at_fit("n_processes must be a whole number of at least 1", n_processes=count)
+    refused_at_fit("n_processes must be a whole number from 1 to", n_processes=count)
 
 
 @pytest.mark.parametrize("settings", [{"learning_rate": -0.1}, {"temperature": (1.0, -1.0)}])

@@ -17,7 +17,7 @@ __all__ = ["check"]
 
 SPEAKS = (Path(dagp.__file__).parent, "sklearn/utils/validation.py")
 """Who may refuse data."""
-WORDS = ("inducing=", "needed a jitter", "warm_start: the data lie elsewhere")
+WORDS = ("inducing=", "needed a jitter", "warm_start: ")
 """Of the plain warnings that a fit may give."""
 FAR = (1e3, 1e9)
 """How far from the data, in units of their extent, predictions are asked for."""
@@ -152,9 +152,8 @@ def _densities(case: Case, model: DAGP, data: Data) -> None:
         used = slice(None) if data.weight is None else data.weight > 0
         _finite(log_density=model.score_samples(data.X, data.y)[used])
         # Units of the user's choice may put the prior anywhere, and rows of weight 1e6 bend a
-        # function that has few inducing points wherever others lie. A line begins at zero in the
-        # user's units: the optimiser of the paper's scheme takes steps of one size, which are too
-        # few to bring it to data a million units away, and too long for inputs as far out.
+        # function that has few inducing points wherever others lie. Where inputs are a million
+        # units away, steps of the paper's scheme, which are of one size, are too long for a line.
         slow_line = case.inference != "collapsed" and "mean" in case.processes
         if case.standardize and case.weights not in ("wild", "huge") and not slow_line:
             _in_range(model, data)

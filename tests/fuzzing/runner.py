@@ -1,14 +1,16 @@
 """Many random fits, each in a process that may crash or be ended.
 
-    python tests/fuzz.py --cases 2000 --jobs 14 --out result.json
+    python tests/fuzz.py --cases 2000 --jobs 14 --out result.json --record cases.jsonl
     python tests/fuzz.py --seed 17 --cases 1         # one case again, by its seed
     python tests/fuzz.py --case '{"seed": 17, …}'    # or by its description, changed at will
 
-Case i has the seed ``--seed`` + i; with the menu, everything about it follows from that.
+Case i has the seed ``--seed`` + i; with the menu, everything about it follows from that. What
+became of a case is a line of ``--record``; run again, only cases that have no line are left.
 """
 
 import argparse
 import collections
+import contextlib
 import itertools
 import json
 import os
@@ -176,14 +178,25 @@ def counted(records: list[Record], begun: float) -> Record:
     }
 
 
-def _families(asked: argparse.Namespace) -> list[list[Record]]:
-    """The cases that were asked for, those of one family together."""
+def recorded(path: Path | None) -> list[Record]:
+    """What became of the cases of earlier runs."""
+    if path is None or not path.exists():
+        return []
+    found = []
+    for line in path.read_text().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):  # one that was cut off
+            found.append(json.loads(line))
+    return found
+
+
+def _families(asked: argparse.Namespace, done: set[int]) -> list[list[Record]]:
+    """The cases that were asked for and are not done, those of one family together."""
     from .cases import FAMILY, SMALL, WIDE, drawn
 
     if asked.case:
         return [[json.loads(asked.case)]]
     menu = {"wide": WIDE, "small": SMALL}[asked.menu]
-    seeds = range(asked.seed, asked.seed + asked.cases)
+    seeds = [s for s in range(asked.seed, asked.seed + asked.cases) if s not in done]
     families = itertools.groupby(seeds, key=lambda seed: seed // FAMILY)
     return [[drawn(menu, seed).written() for seed in family] for _, family in families]
 
@@ -198,19 +211,24 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds before a case hangs")
     parser.add_argument("--menu", choices=("wide", "small"), default="wide", help="what to draw")
     parser.add_argument("--out", type=Path, help="file for the result")
+    parser.add_argument("--record", type=Path, help="file with a line for each case")
     parser.add_argument("--case", help="the JSON of a single case")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.worker:
         work()
         return 0
-    begun, records = time.monotonic(), []
-    for number, record in enumerate(outcomes(_families(asked), asked.jobs, asked.limit), 1):
+    begun, records = time.monotonic(), recorded(asked.record)
+    families = _families(asked, {record["case"]["seed"] for record in records})
+    for record in outcomes(families, asked.jobs, asked.limit):
         records.append(record)
-        tell(number, record)
-        result = counted(records, begun)
+        tell(len(records), record)
+        if asked.record:
+            with asked.record.open("a") as file:
+                file.write("\n" + json.dumps(record))
         if asked.out:
-            asked.out.write_text(json.dumps(result, indent=1))
+            asked.out.write_text(json.dumps(counted(records, begun), indent=1))
+    result = counted(records, begun)
     brief = {name: result[name] for name in ("cases", "fitted", "refused", "failed", "seconds")}
     print(json.dumps(brief))
     return int(result["failed"] > 0)

@@ -47,3 +47,13 @@ def test_a_process_takes_its_mean_in_the_users_units_and_else_the_centre_of_the_
     default = GP().build(here)
     marginals = default.marginals(default.project(standard))
     np.testing.assert_allclose(marginals.mean * Y_UNIT + Y_CENTRE, np.tile(Y_CENTRE, (6, 1)))
+
+
+@pytest.mark.parametrize("mean", [means.Linear(), means.Constant(), means.Linear(slope=[3.0])])
+def test_a_mean_begins_at_the_data(mean):
+    """Outputs a thousand of their spreads from zero, inputs as far from it."""
+    centre, unit = np.array([1e4]), np.array([2.0])
+    started = mean.in_units(unit, 10.0).through(centre, 1e6)
+    np.testing.assert_allclose(started(centre[None]), 1e6)
+    stated = means.Linear(slope=[1.0], intercept=5.0).in_units(unit, 10.0).through(centre, 1e6)
+    np.testing.assert_allclose(stated(np.array([[2.0]])), 7.0)

@@ -218,7 +218,7 @@ def test_nan_rows_are_dropped_on_request():
     keep = ~np.isin(np.arange(N), [3, 5])
     model = fit(changed(X, (3, 0), np.nan), changed(Y, 5, np.nan), missing="drop")
     np.testing.assert_array_equal(model.predict(X), fit(X[keep], Y[keep]).predict(X))
-    refused("Every row holds a NaN", X, np.full(N, np.nan), missing="drop")
+    refused("y contains NaN only: it has no values", X, np.full(N, np.nan), missing="drop")
     refused("infinity", changed(X, (3, 0), np.inf), missing="drop")
 
 

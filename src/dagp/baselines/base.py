@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from dagp.baselines.capabilities import Capabilities
 from dagp.core.precision import numerics
 from dagp.core.random import as_random_state
+from dagp.core.text import quoted
 from dagp.core.typing import Float, Inputs, PerPoint, PerProcess, Table
 from dagp.inference.standardize import Sample, Units
 from dagp.predict.density import Density
@@ -121,4 +122,4 @@ def check_number(name: str, value: Any, minimum: float) -> None:
     """Raise an error unless `value` is a number, whole if the minimum is, and not below it."""
     kind, word = (Integral, "a whole number") if isinstance(minimum, int) else (Real, "a number")
     if not isinstance(value, kind) or isinstance(value, bool) or not float(value) >= minimum:
-        raise ValueError(f"{name} must be {word} of at least {minimum:g}, got {value!r}.")
+        raise ValueError(f"{name} must be {word} of at least {minimum:g}, got {quoted(value)}.")

@@ -18,6 +18,7 @@ from dagp.baselines.base import DensityBaseline, Predicted, setting
 from dagp.baselines.capabilities import Capabilities
 from dagp.baselines.optimise import full_batch, initial_gp, maximise
 from dagp.core.linalg import cholesky, inverse_factor, log_det
+from dagp.core.text import quoted
 from dagp.core.typing import Array, Float, Inputs, Int, PerPoint, RandomState, Scalar
 from dagp.model.association import Batch
 from dagp.model.gp import NOISE_FLOOR
@@ -184,7 +185,7 @@ class LGPR(DensityBaseline):
     def _learn(self, X: Inputs, y: PerPoint, rng: np.random.Generator) -> None:
         kernel = self.kernel if self.kernel is not None else SquaredExponential()
         if not isinstance(kernel, Kernel):
-            raise ValueError(f"kernel must be a Kernel or None, got {kernel!r}.")
+            raise ValueError(f"kernel must be a Kernel or None, got {quoted(kernel)}.")
         check_columns(kernel, X.shape[1])
         batch = full_batch(X, y)
         start = initial_gp(kernel, self.units_, LENGTHSCALE, NOISE_STD)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.baselines.base import Baseline
+from dagp.core.text import quoted
 from dagp.core.typing import Array, Float, Inputs, Int, PerPoint, Scalar
 from dagp.inference.minibatch import shuffled
 from dagp.inference.standardize import padded, padded_length
@@ -86,7 +87,7 @@ class NetworkBaseline(Baseline):
         """Sizes of the hidden layers; an error unless they are positive whole numbers."""
         sizes = tuple(self.hidden) if isinstance(self.hidden, Sequence) else ()
         if not sizes or not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
-            found = f"got {self.hidden!r}"
+            found = f"got {quoted(self.hidden)}"
             raise ValueError(f"hidden must be a sequence of positive layer sizes, {found}.")
         return sizes
 

@@ -23,6 +23,7 @@ from dagp.baselines.base import DensityBaseline, Predicted, setting
 from dagp.baselines.capabilities import EVERYTHING
 from dagp.baselines.optimise import ObjectiveTrace, full_batch, initial_gp
 from dagp.core.linalg import cholesky, inverse_factor, log_det
+from dagp.core.text import quoted
 from dagp.core.typing import Array, Float, Inputs, Int, PerPoint, PerProcess, RandomState, Scalar
 from dagp.inference.train import ADAM, BLOCK, adam_step, train
 from dagp.model.association import Batch
@@ -307,10 +308,12 @@ def _check_kernels(kernels: Any, count: int, columns: int) -> list[Kernel]:
     if kernels is None:
         return [SquaredExponential() for _ in range(count)]
     if not isinstance(kernels, Sequence) or len(kernels) != count:
-        raise ValueError(f"kernels must be a list of n_processes={count} kernels, got {kernels!r}.")
+        raise ValueError(
+            f"kernels must be a list of n_processes={count} kernels, got {quoted(kernels)}."
+        )
     for k, kernel in enumerate(kernels):
         if not isinstance(kernel, Kernel):
-            raise ValueError(f"kernels[{k}] must be a Kernel, got {kernel!r}.")
+            raise ValueError(f"kernels[{k}] must be a Kernel, got {quoted(kernel)}.")
         check_columns(kernel, columns)
         if any(p.tie is not None for p in parameters_of(kernel)):
             raise ValueError(f"kernels[{k}] must not tie parameters: OMGP does not support it.")

@@ -3,12 +3,14 @@
 import os
 
 from dagp.cli.app import app
+from dagp.cli.streams import open_closed
 
 __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Entry point of the `dagp` command."""
+    """The `dagp` command."""
     # Figures are written to files: no display is needed, whatever backend the caller has set.
     os.environ["MPLBACKEND"] = "agg"
+    open_closed()
     app()

@@ -1,13 +1,15 @@
 """Typer application: list of commands, shared options, consoles, and errors with exit codes."""
 
+import contextlib
 import importlib
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 try:
     import typer
-    from rich.console import Console
     from typer.core import TyperGroup
     from typer.main import get_command
 except ModuleNotFoundError as missing:  # pragma: no cover
@@ -15,7 +17,9 @@ except ModuleNotFoundError as missing:  # pragma: no cover
         f"The command line needs {missing.name}: pip install 'dagp[cli]'."
     ) from missing
 
+from dagp.cli.streams import Messages, Results, silence, stdout_is_closed
 from dagp.core.errors import FitError, StorageError
+from dagp.core.text import one_line
 from dagp.core.version import __version__
 
 COMMANDS = {
@@ -32,10 +36,11 @@ COMMANDS = {
 }
 """Help texts of `dagp --help`; a command's module is imported only when the command is called."""
 
-console = Console()
-"""Standard output: results, which may be piped."""
-messages = Console(stderr=True)
-"""Standard error: progress, notes and errors."""
+BROKEN_PIPE = 141
+"""Exit code of a command whose reader has gone, as after `| head`; 128 and the signal's number."""
+
+console = Results()
+messages = Messages(stderr=True)
 
 
 class CommandError(Exception):
@@ -63,14 +68,18 @@ class NotNumericError(InputError):
 
 def print_message(text: str) -> None:
     """Print one line to stderr, never wrapped, so that it can be searched and copied."""
-    # Column names come from untrusted files, and terminals act on control characters.
-    text = "".join(c if c.isprintable() else "?" for c in text)
-    messages.print(text, markup=False, highlight=False, soft_wrap=True)
+    messages.print(one_line(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_result(text: str) -> None:
     """Print one line to stdout, never wrapped and without markup."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(one_line(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def check_stdout() -> None:
+    """Raise InputError if results are to be printed and standard output is closed."""
+    if stdout_is_closed():
+        raise InputError("Standard output is closed, and the result is to be printed there.")
 
 
 def check_output(path: Path, force: bool) -> None:
@@ -98,32 +107,66 @@ class _LazyGroup(TyperGroup):
             self.add_command(get_command(single), name)
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except CommandError as error:
-            self._exit(str(error), error.code)
-        except StorageError as error:
-            # Code 1 for a failing system (disk full), 2 for a file with unexpected content.
-            self._exit(str(error), 1 if isinstance(error.__cause__, OSError) else 2)
-        except FitError as error:
-            self._exit(f"The fit failed: {error}", 1)
-        except (MemoryError, RuntimeError) as error:
-            # RuntimeError: by JAX when memory runs out; catching its own type would import JAX.
-            if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            self._exit("Not enough memory; --batch-size or fewer --inducing points need less.", 1)
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                raise  # the reading end of a pipe was closed; click exits quietly
-            self._exit(f"{error.filename or 'The system'}: {error.strerror or error}.", 1)
-        except KeyboardInterrupt:
-            self._exit("Stopped.", 130)
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        with _told():
+            return super().make_context(*args, **more)
 
-    @staticmethod
-    def _exit(message: str, code: int) -> None:
-        print_message(message if code == 130 else f"Error: {' '.join(message.split())}")
-        raise typer.Exit(code)
+    def invoke(self, ctx: Any) -> Any:
+        with _told():
+            super().invoke(ctx)
+            sys.stdout.flush()
+
+    def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **more)
+        code = super().main(*args, standalone_mode=False, **more)
+        sys.exit(code)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Turn expected errors into one line and an exit code."""
+    try:
+        yield
+    except CommandError as error:
+        _exit(str(error), error.code)
+    except StorageError as error:
+        # Code 1 for a failing system (disk full), 2 for a file with unexpected content.
+        _exit(str(error), 1 if isinstance(error.__cause__, OSError) else 2)
+    except FitError as error:
+        _exit(f"The fit failed: {error}", 1)
+    except (MemoryError, RuntimeError) as error:
+        # RuntimeError: by JAX when memory runs out; catching its own type would import JAX.
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        _exit("Not enough memory; --batch-size or fewer --inducing points need less.", 1)
+    except BrokenPipeError as error:
+        silence(sys.stdout)
+        raise typer.Exit(BROKEN_PIPE) from error
+    except OSError as error:
+        silence(sys.stdout)
+        _exit(f"{error.filename or 'Standard output'}: {error.strerror or error}.", 1)
+    except KeyboardInterrupt:
+        _exit("Stopped.", 130)
+    except Exception as error:
+        _exit_for_usage(error)
+
+
+def _exit_for_usage(error: Exception) -> None:
+    """End the command for an error of the options, in one line; other errors are raised again."""
+    # Known by what it has: Typer has had its own copy of click's classes since some version.
+    context, words = getattr(error, "ctx", None), getattr(error, "format_message", None)
+    if words is None:
+        raise error
+    if type(error).__name__ == "NoArgsIsHelpError":
+        raise typer.Exit(2) from error  # the help has been printed
+    command = getattr(context, "command_path", "dagp")
+    _exit(f"{words().rstrip('.')}. For help: {command} --help", 2)
+
+
+def _exit(message: str, code: int) -> None:
+    print_message(message if code == 130 else f"Error: {message}")
+    raise typer.Exit(code)
 
 
 app = typer.Typer(name="dagp", cls=_LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)

@@ -11,9 +11,11 @@ import jax
 from typer import Option, echo
 
 from dagp.bench.suite import MEASUREMENTS, SUITES, measured
-from dagp.cli.app import InputError, check_output
+from dagp.cli.app import InputError, check_output, check_stdout
 from dagp.cli.options import Force
 from dagp.cli.progress import spinner, warnings_as_notes
+from dagp.core.text import quoted
+from dagp.files.atomic import replace
 
 
 def bench(
@@ -34,8 +36,10 @@ def bench(
     for option, given, known in checks:
         for name in given:
             if name not in known:
-                raise InputError(f"{option} must be one of {', '.join(known)}, got {name!r}.")
-    if out is not None:
+                raise InputError(f"{option} must be one of {', '.join(known)}, got {quoted(name)}.")
+    if out is None:
+        check_stdout()
+    else:
         check_output(out, force)
     # Compilation time is one of the measurements.
     jax.config.update("jax_enable_compilation_cache", False)
@@ -47,6 +51,7 @@ def bench(
                 continue
             results[name] = value
             if out is not None:  # written at once, so that an interrupted run keeps it
-                out.write_text(json.dumps(results, indent=2) + "\n")
+                text = json.dumps(results, indent=2) + "\n"
+                replace(out, lambda file, text=text: file.write(text.encode()))
     if out is None:
         echo(json.dumps(results, indent=2))

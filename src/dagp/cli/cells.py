@@ -8,9 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagp.core.text import quoted
+
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
 """Contents of a missing cell, in lower case."""
-_DOT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NAN = re.compile(r"[+-]?(nan(\([^()]*\))?|1\.#(qnan|snan|ind)\d*)", re.IGNORECASE)
+"""NaN as programs in C write it, with a sign or a payload."""
+# One way to read each digit: a cell of many digits and a letter is refused in linear time.
+_DOT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # Dots group digits only where a comma follows: otherwise they could be decimal points.
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+(?=,)|\d+(?![.\d])|(?=,\d))(,\d*)?([eE][+-]?\d+)?")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
@@ -84,10 +89,11 @@ def absent(column: np.ndarray) -> np.ndarray:
 def is_missing(cell: str) -> bool:
     """Whether a cell counts as empty.
 
-    >>> is_missing(" N/A "), is_missing("0")
-    (True, False)
+    >>> is_missing(" N/A "), is_missing("-nan"), is_missing("NaN(0x7)"), is_missing("0")
+    (True, True, True, False)
     """
-    return cell.strip().lower() in MISSING
+    text = cell.strip()
+    return text.lower() in MISSING or _NAN.fullmatch(text) is not None
 
 
 def number(cell: str, decimal: str) -> float | None:
@@ -180,7 +186,7 @@ def convert(cells: Sequence[str], kind: Kind, decimal: str) -> np.ndarray:
         values = np.array([_number_cell(cell, i, decimal) for i, cell in enumerate(cells)], float)
     if np.isinf(values).any():
         first = int(np.flatnonzero(np.isinf(values))[0])
-        raise CellError(first, f"{cells[first].strip()!r} is infinite")
+        raise CellError(first, f"{quoted(cells[first].strip())} is infinite")
     return values
 
 
@@ -203,7 +209,7 @@ def _date_cell(cell: str, index: int) -> datetime | None:
     moment = date(cell)
     if moment is None and not is_missing(cell):
         expected = "not a date such as 2024-01-31 or 31.01.2024"
-        raise CellError(index, f"{cell.strip()[:60]!r} is {expected}", not_number=True)
+        raise CellError(index, f"{quoted(cell.strip())} is {expected}", not_number=True)
     return moment
 
 
@@ -214,4 +220,4 @@ def _number_cell(cell: str, index: int, decimal: str) -> float:
     if is_missing(cell):
         return np.nan
     hint = " (--decimal , reads decimal commas)" if number(cell, ",") is not None else ""
-    raise CellError(index, f"{cell.strip()[:60]!r} is not a number{hint}", not_number=True)
+    raise CellError(index, f"{quoted(cell.strip())} is not a number{hint}", not_number=True)

@@ -9,6 +9,7 @@ from dagp.cli.app import InputError
 from dagp.cli.priors import NOISES
 from dagp.cli.roles import check_role
 from dagp.cli.spelling import listed, suggestion
+from dagp.core.text import quoted, shown
 
 
 class Key(NamedTuple):
@@ -130,7 +131,9 @@ def read_config(path: Path) -> Settings:
             known = [*TABLES, "columns"]
             near = suggestion(name, known)
             what = "table" if isinstance(content, dict) else "key outside of tables,"
-            raise InputError(f"{path}: unknown {what} {name!r}.{near} Tables: {listed(known)}.")
+            raise InputError(
+                f"{path}: unknown {what} {quoted(name)}.{near} Tables: {listed(known)}."
+            )
     return found
 
 
@@ -138,25 +141,29 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
-        raise InputError(f"There is no file {path}; dagp init writes such a file.") from error
+        raise InputError(f"There is no file {shown(path)}; dagp init writes one.") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder, not a config file.") from error
-    except (tomllib.TOMLDecodeError, UnicodeError) as error:
+    except OSError as error:
+        raise InputError(f"Cannot read {shown(path)}: {error.strerror}.") from error
+    except ValueError as error:  # also of numbers with thousands of digits
         raise InputError(f"{path} is not valid TOML: {error}.") from error
 
 
 def _checked(content: Any, table: str, path: Path) -> dict[str, Any]:
     """The values of a table, each checked."""
     if not isinstance(content, Mapping):
-        raise InputError(f"{path}: {table} must be a table [{table}], got {content!r}.")
+        raise InputError(f"{path}: {table} must be a table [{table}], got {quoted(content)}.")
     keys = TABLES[table]
     for key, value in content.items():
         if key not in keys:
             near = _other_table(key) or suggestion(key, keys)
-            raise InputError(f"{path}, [{table}]: unknown key {key!r}.{near} Keys: {listed(keys)}.")
+            raise InputError(
+                f"{path}, [{table}]: unknown key {quoted(key)}.{near} Keys: {listed(keys)}."
+            )
         if not keys[key].holds(value):
             expected = keys[key].expected
-            raise InputError(f"{path}, [{table}]: {key} must be {expected}, got {value!r}.")
+            raise InputError(f"{path}, [{table}]: {key} must be {expected}, got {quoted(value)}.")
     return dict(content)
 
 
@@ -168,9 +175,11 @@ def _other_table(key: str) -> str:
 
 def _roles(content: Any, path: Path) -> dict[str, str]:
     if not isinstance(content, Mapping):
-        raise InputError(f"{path}: columns must be a table [columns], got {content!r}.")
+        raise InputError(f"{path}: columns must be a table [columns], got {quoted(content)}.")
     for name, role in content.items():
         if not isinstance(role, str):
-            raise InputError(f"{path}, [columns]: {name!r} must have a role, got {role!r}.")
-        check_role(role, f"{path}, [columns] {name!r}")
+            raise InputError(
+                f"{path}, [columns]: {quoted(name)} must have a role, got {quoted(role)}."
+            )
+        check_role(role, f"{path}, [columns] {quoted(name)}")
     return dict(content)

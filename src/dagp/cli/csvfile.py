@@ -16,6 +16,7 @@ from dagp.cli import arrowcsv
 from dagp.cli.app import InputError, NotNumericError
 from dagp.cli.cells import CellError, Kind, Part, Request, convert, copied, kind_of, number
 from dagp.cli.encoding import survey_bytes
+from dagp.core.text import quoted
 
 CHUNK = 16384
 """Rows that are read at a time."""
@@ -133,7 +134,7 @@ class CsvTable:
             hint = " Are these decimal commas? Then the columns need another delimiter."
         raise InputError(
             f"{self.name}, row {line} has {len(row)} cells, the first row has {self._width}."
-            f" The delimiter is {self._delimiter!r}; --delimiter sets another.{hint}"
+            f" The delimiter is {quoted(self._delimiter)}; --delimiter sets another.{hint}"
         )
 
     def _part(self, rows: list[list[str]], lines: list[int], request: Request) -> Part:
@@ -148,7 +149,7 @@ class CsvTable:
                 wrong.append((error.index, name, error))
         if wrong:
             index, name, error = min(wrong, key=lambda found: found[0])
-            message = f"{self.name}, row {lines[index]}, column {name!r}: {error}."
+            message = f"{self.name}, row {lines[index]}, column {quoted(name)}: {error}."
             if error.not_number:
                 raise NotNumericError(message, name) from error
             raise InputError(message) from error

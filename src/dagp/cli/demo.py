@@ -27,9 +27,9 @@ def demo(
     points = f"[bold]{len(data.X)} points[/bold]"
     console.print(f"{points} from three functions; fitting up to four processes.")
     model = fit_with_progress(DAGP(n_processes=4, random_state=seed), data.X, data.y)
-    show_summary(model)
     figure = save_overview(model, data.X, data.y, out / "overview.png")
     page = report.write(model, data.X, data.y, out / "report.html")
+    show_summary(model)
     console.print(f"Figure: [bold]{figure}[/bold]")
     console.print(f"Report: [bold]{page}[/bold] (open it in a browser)")
     console.print(

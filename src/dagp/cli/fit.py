@@ -10,7 +10,7 @@ import numpy as np
 from typer import echo
 
 from dagp.cli import fit_options, options, tables
-from dagp.cli.app import InputError, check_output, print_message, print_result
+from dagp.cli.app import InputError, check_output, check_stdout, print_message, print_result
 from dagp.cli.config import Settings, read_config
 from dagp.cli.interrupt import InterruptCheckpoint
 from dagp.cli.modelling import build_estimator, process_count
@@ -24,6 +24,7 @@ from dagp.cli.roles import parse_roles
 from dagp.cli.training import TrainingData, input_names, read_training_data
 from dagp.cli.worker import heartbeat, join_workers
 from dagp.core.errors import StorageError
+from dagp.core.text import quoted
 from dagp.estimator import DAGP
 from dagp.files import modelfile
 from dagp.files.atomic import discard
@@ -69,6 +70,8 @@ def fit(
     OUT.checkpoint; --resume continues an interrupted fit.
     """
     check_output(out, force)
+    if as_json:
+        check_stdout()
     settings = (Settings() if config is None else read_config(config)).override(
         target=target, features=features, weights=weights, labels=labels,
         missing=missing and str(missing), delimiter=delimiter, decimal=decimal,
@@ -128,9 +131,8 @@ def _process_count(text: str) -> int | str:
         return text
     digits = text.lstrip("0")
     if not (text.isdecimal() and digits and len(digits) <= len(str(MOST_PROCESSES))):
-        shown = text if len(text) < 40 else f"{text[:20]}… ({len(text)} characters)"
         expected = f"--processes must be auto or a number from 1 to {MOST_PROCESSES}"
-        raise InputError(f"{expected}, got {shown!r}.")
+        raise InputError(f"{expected}, got {quoted(text)}.")
     return int(text)
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from rich.table import Table
 from typer import Argument, Option, echo
 
-from dagp.cli.app import console
+from dagp.cli.app import check_stdout, console
 from dagp.cli.models import read_header
-from dagp.files.format import shown
+from dagp.core.text import shown
 
 
 def info(
@@ -17,6 +17,7 @@ def info(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Describe a model or checkpoint file without loading the model."""
+    check_stdout()
     header = read_header(model)
     entries = {
         "file": str(model),

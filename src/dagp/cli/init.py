@@ -14,6 +14,7 @@ from dagp.cli.app import InputError, check_output, print_message, print_result
 from dagp.cli.cells import Kind
 from dagp.cli.roles import role_of_kind
 from dagp.cli.survey import Column, survey
+from dagp.core.text import quoted, shown
 from dagp.files.atomic import replace
 from dagp.tables.columns import ROLES
 
@@ -66,7 +67,9 @@ def init(
         chosen = _target(table, columns, target)
     inputs = [column for column in columns if column.usable and column is not chosen]
     if not inputs:
-        raise InputError(f"{data}: no column besides the target {chosen.name!r} can be an input.")
+        raise InputError(
+            f"{data}: no column besides the target {quoted(chosen.name)} can be an input."
+        )
     stated = {"delimiter": delimiter, "decimal": decimal}
     left = [c for c in columns if c is not chosen and not c.usable]
     parts = [
@@ -77,7 +80,7 @@ def init(
     ]
     replace(out, lambda file: file.write("\n".join(parts).encode()))
     print_message(
-        f"Target {chosen.name!r}, {len(inputs)} input(s), {len(left)} column(s) left out."
+        f"Target {quoted(chosen.name)}, {len(inputs)} input(s), {len(left)} column(s) left out."
     )
     print_result(f"Config: {out}")
     print_result(f"To fit: {_command(data, out)}")
@@ -88,8 +91,10 @@ def _target(table: tables.Table, columns: Sequence[Column], name: str | None) ->
     if name is not None:
         tables.require_columns(table, [name])
         found = next(column for column in columns if column.name == name)
-        if found.kind is not Kind.number or not len(found.missing):
-            raise InputError(f"{table.name}: the target {name!r} must hold numbers: {found.text}.")
+        if found.kind is not Kind.number or not len(found.missing) or found.missing.all():
+            raise InputError(
+                f"{table.name}: the target {quoted(name)} must hold numbers: {found.text}."
+            )
         return found
     numbers = [c for c in columns if c.usable and c.kind is Kind.number]
     if not numbers:
@@ -103,7 +108,7 @@ def _command(data: str, out: Path) -> str:
 
 def _heading(data: str, out: Path, columns: Sequence[Column], rows: int) -> str:
     return (
-        f"# Settings of: {_comment(_command(data, out))}\n"
+        f"# Settings of: {shown(_command(data, out))}\n"
         f"# The table has {rows} rows and {len(columns)} columns. Options of dagp fit override "
         "this file.\n"
     )
@@ -114,12 +119,12 @@ def _data(
 ) -> str:
     """The table [data]."""
     lines = ["[data]", "# The output; any other column of numbers can be it."]
-    lines += [f"target = {_quoted(target.name)}  # {_comment(target.described)}"]
+    lines += [f"target = {_quoted(target.name)}  # {shown(target.described)}"]
     lines += ["features = ["]
-    lines += [f"    {_quoted(c.name)},  # {_comment(c.described)}" for c in inputs]
+    lines += [f"    {_quoted(c.name)},  # {shown(c.described)}" for c in inputs]
     lines += ["]"]
     lines += ["# Left out:"] * bool(left)
-    lines += [f"#   {_quoted(c.name)}: {_comment(c.text)}" for c in left]
+    lines += [f"#   {_quoted(c.name)}: {shown(c.text)}" for c in left]
     empty = int(np.any([c.missing for c in (target, *inputs)], axis=0).sum())
     if empty:
         lines += [f'missing = "drop"  # leaves out rows with empty cells, here {empty}; or "raise"']
@@ -142,7 +147,3 @@ def _columns(inputs: Sequence[Column]) -> str:
 def _quoted(text: str) -> str:
     """A TOML string."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _comment(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)

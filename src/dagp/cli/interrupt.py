@@ -33,6 +33,8 @@ class InterruptCheckpoint:
             yield
         except KeyboardInterrupt:
             self._stop(checkpoint)
+        finally:
+            self.log.release()
 
     def _stop(self, checkpoint: Path) -> NoReturn:
         if self._copy is not None:
@@ -46,7 +48,7 @@ class InterruptCheckpoint:
     def _write(self, finished: list[Any], progress: Any) -> None:
         # An interval of 0 seconds: written now, however recent the last checkpoint is.
         self._model.set_params(checkpoint_every=0.0, resume=False)
-        log = modelfile.checkpoint_log(self._model, self._sample)
+        log = modelfile.checkpoint_log(self._model, self._sample, hold=False)
         log.finished = finished
         try:
             log.save_progress(progress)

@@ -1,13 +1,14 @@
 """Columns of the input that `dagp predict --keep` copies to the output."""
 
-import csv
 from collections.abc import Sequence
 from typing import Any
 
 from dagp.cli.app import print_message
 from dagp.cli.cells import Kind
+from dagp.cli.spelling import split_names
 from dagp.cli.tables import Table, require_columns
 from dagp.cli.writing import Field
+from dagp.core.text import quoted
 
 ALL = "all"
 
@@ -21,7 +22,7 @@ def kept_columns(table: Table, options: Sequence[str]) -> list[str]:
         elif option in table.columns:
             names.append(option)
         else:
-            names += [n.strip() for n in next(csv.reader([option], skipinitialspace=True))]
+            names += split_names(option)
     return require_columns(table, dict.fromkeys(names))
 
 
@@ -33,7 +34,9 @@ def kept_fields(table: Table, names: Sequence[str], predicted: Sequence[str]) ->
         while written in taken:
             written = f"input_{written}"
         if written != name:
-            print_message(f"The column {name!r} of {table.name} is written as {written!r}.")
+            print_message(
+                f"The column {quoted(name)} of {table.name} is written as {quoted(written)}."
+            )
         taken.add(written)
         fields.append(Field(written, _arrow_type(table, name)))
     return fields

@@ -9,6 +9,9 @@ from dagp.cli import priors
 from dagp.cli.app import InputError
 from dagp.cli.config import Settings
 from dagp.cli.priors import Place
+from dagp.cli.progress import with_option_names
+from dagp.core.random import as_random_state
+from dagp.core.text import quoted
 from dagp.estimator import DAGP
 from dagp.inference.concrete import Concrete
 from dagp.model.clutter import Noise
@@ -42,9 +45,10 @@ def build_estimator(settings: Settings, inputs: Sequence[str]) -> DAGP:
 def process_count(model: DAGP) -> int:
     """The number of processes of an estimator; raises InputError for invalid settings."""
     try:
+        as_random_state(model.random_state)
         return len(check_settings(model))
     except ValueError as error:
-        raise InputError(str(error)) from error
+        raise InputError(with_option_names(str(error))) from error
 
 
 def _processes(settings: Settings, inputs: Sequence[str]) -> tuple[int | Literal["auto"], Any]:
@@ -89,4 +93,4 @@ def _inference(settings: Settings) -> Any:
     except TypeError as error:
         known = "temperature, entropy, learning_rate, batch_size"
         where = settings.where("inference")
-        raise InputError(f"{where}: unknown key in {stated!r}; known are {known}.") from error
+        raise InputError(f"{where}: unknown key in {quoted(stated)}; known are {known}.") from error

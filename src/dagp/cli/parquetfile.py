@@ -1,5 +1,6 @@
 """Parquet files: numbers, dates and text by the types of the columns."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from dagp.cli.app import InputError, NotNumericError
 from dagp.cli.cells import Kind, Part, Request, objects
+from dagp.core.text import quoted
 
 CHUNK = 16384
 """Rows that are read at a time."""
@@ -20,12 +22,9 @@ class ParquetTable:
     def __init__(self, name: str, file: BinaryIO):
         parquet = require_parquet(name)
         self.name, self.notes = name, []
-        try:
-            self._file = parquet.ParquetFile(file)
-        except (ValueError, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{name} is not a complete Parquet file: {reason}") from error
-        self.columns: list[str] = self._file.schema_arrow.names
+        with self._refusing("is not a complete Parquet file"):
+            self._file = parquet.ParquetFile(file, page_checksum_verification=True)
+            self.columns: list[str] = self._file.schema_arrow.names
 
     def kind(self, name: str) -> Kind:
         """What a column holds, by its type; raises NotNumericError for nested types."""
@@ -39,7 +38,7 @@ class ParquetTable:
             return Kind.date
         numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
         if not any(test(found) for test in (*numeric, types.is_null)):
-            message = f"{self.name}, column {name!r} holds {found}, not numbers."
+            message = f"{self.name}, column {quoted(name)} holds {found}, not numbers."
             raise NotNumericError(message, name)
         return Kind.number
 
@@ -48,13 +47,37 @@ class ParquetTable:
         for name, kind in request.kinds.items():
             self._check_kind(name, kind)
         first = 1
-        for batch in self._file.iter_batches(CHUNK, columns=request.names):
+        for batch in self._batches(request.names):
             rows = np.arange(first, first + batch.num_rows)
             kinds = request.kinds.items()
             columns = {n: self._column(batch.column(n), n, k, first) for n, k in kinds}
             copies = {n: objects(batch.column(n).to_pylist()) for n in request.copied}
             yield Part(rows, columns, copies)
             first += batch.num_rows
+
+    def _batches(self, names: list[str]) -> Iterator[Any]:
+        """Consecutive rows; raises InputError where they cannot be read."""
+        batches = None
+        while True:
+            with self._refusing("is damaged"):
+                if batches is None:
+                    batches = self._file.iter_batches(CHUNK, columns=names)
+                if (batch := next(batches, None)) is None:
+                    return
+                # Offsets and texts of a damaged file may lead out of its memory.
+                batch.validate(full=True)
+            yield batch
+
+    @contextlib.contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        """Turn the errors of a damaged file into one."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, ValueError, OSError, KeyError, IndexError) as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(f"{self.name} {what}: {reason.rstrip('.')}.") from error
 
     def arrow_type(self, name: str) -> Any:
         """Type in which a column that is kept is written again."""
@@ -72,7 +95,7 @@ class ParquetTable:
         if kind is Kind.text or found is kind:
             return
         holds, wanted = self.arrow_type(name), "numbers" if kind is Kind.number else "dates"
-        message = f"{self.name}, column {name!r} holds {holds}, not {wanted}."
+        message = f"{self.name}, column {quoted(name)} holds {holds}, not {wanted}."
         raise NotNumericError(message, name)
 
     def _column(self, cells: Any, name: str, kind: Kind, first: int) -> np.ndarray:
@@ -87,7 +110,9 @@ class ParquetTable:
         values = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         if np.isinf(values).any():
             row = first + int(np.flatnonzero(np.isinf(values))[0])
-            raise InputError(f"{self.name}, row {row}, column {name!r}: the value is infinite.")
+            raise InputError(
+                f"{self.name}, row {row}, column {quoted(name)}: the value is infinite."
+            )
         return values
 
 

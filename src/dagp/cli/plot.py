@@ -11,7 +11,8 @@ from dagp.cli import options
 from dagp.cli.app import InputError, check_output, console, print_result
 from dagp.cli.models import Model, load_model, rows_to_show
 from dagp.cli.progress import warnings_as_notes
-from dagp.cli.spelling import suggestion
+from dagp.cli.spelling import listed, suggestion
+from dagp.core.text import quoted, shown
 from dagp.estimator import DAGP
 from dagp.files.atomic import replace
 
@@ -47,7 +48,7 @@ def _axis(fitted: Model, feature: str) -> int:
     if feature not in known:
         near = suggestion(feature, known)
         raise InputError(
-            f"{fitted.path} has no input {feature!r}.{near} It has {', '.join(known)}."
+            f"{fitted.path} has no input {quoted(feature)}.{near} It has {listed(known)}."
         )
     return columns.owner.index(known.index(feature))
 
@@ -67,7 +68,7 @@ def save_overview(
         # Column names come from files: a dollar sign in one must not start mathematics.
         ax.set_xlabel(ax.get_xlabel(), parse_math=False)
     for ax in axes[:2]:
-        ax.set_ylabel(target or ax.get_ylabel(), parse_math=False)
+        ax.set_ylabel(shown(target) if target else ax.get_ylabel(), parse_math=False)
     figure: Any = axes[0].figure
     try:
         kind = path.suffix.removeprefix(".") or "png"

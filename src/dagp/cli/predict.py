@@ -12,7 +12,7 @@ import numpy as np
 from typer import Option, echo
 
 from dagp.cli import frames, options, tables
-from dagp.cli.app import InputError, check_output, print_message
+from dagp.cli.app import InputError, check_output, check_stdout, print_message
 from dagp.cli.cells import Kind, Part, Request, absent
 from dagp.cli.keeping import kept_columns, kept_fields
 from dagp.cli.models import Model, input_columns, input_kinds, load_model
@@ -66,6 +66,8 @@ def predict(
     if not 0 < level < 1:
         raise InputError(f"--level must be between 0 and 1, got {level}.")
     precision = parse_digits(digits)
+    if out == STDOUT or as_json:
+        check_stdout()
     if out != STDOUT:
         check_output(Path(out), force)
     fitted = load_model(model)

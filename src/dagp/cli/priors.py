@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, get_args
 
 from dagp.cli.app import InputError
 from dagp.cli.spelling import listed, suggestion
+from dagp.core.text import quoted
 from dagp.model.clutter import Noise, Uniform
 from dagp.model.deep import DeepGP
 from dagp.model.gp import GP
@@ -80,7 +81,7 @@ def gate(spec: Any, place: Place) -> Any:
     if spec in ("gp", "constant"):
         return None if spec == "gp" else "constant"
     if not isinstance(spec, Mapping):
-        raise place.error(f"expected 'gp', 'constant' or a table of a GP, got {spec!r}")
+        raise place.error(f"expected 'gp', 'constant' or a table of a GP, got {quoted(spec)}")
     return process({"kind": "gp", **spec}, place)
 
 
@@ -103,7 +104,7 @@ def processes(specs: Iterable[Mapping[str, Any]], place: Place) -> list[ProcessP
         here = place._replace(where=f"{place.where} {number}")
         count = spec.get("count", 1)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise here.error(f"count must be a whole number of at least 1, got {count!r}")
+            raise here.error(f"count must be a whole number of at least 1, got {quoted(count)}")
         prior = process({k: v for k, v in spec.items() if k != "count"}, here)
         priors += [prior] * count
     return priors
@@ -132,7 +133,7 @@ def _noise_gp(value: Any, place: Place) -> GP | None:
     if isinstance(value, bool):
         return GP() if value else None
     if not isinstance(value, Mapping):
-        raise place.error(f"expected true or a table with a kernel, got {value!r}")
+        raise place.error(f"expected true or a table with a kernel, got {quoted(value)}")
     _check_keys(value, ["kernel", "mean"], place)
     return GP(**{k: _setting(k, v, place.within(k)) for k, v in value.items()})
 
@@ -178,12 +179,14 @@ def _quantity(value: Any, place: Place, support: Any = "positive") -> Any:
 def _active(value: Any, place: Place) -> tuple[int, ...]:
     """Input columns of a kernel, by name or number from 0."""
     if not isinstance(value, list):
-        raise place.error(f"expected a list of input columns, got {value!r}")
+        raise place.error(f"expected a list of input columns, got {quoted(value)}")
     found = []
     for one in value:
         if isinstance(one, str) and one not in place.inputs:
             near = suggestion(one, place.inputs)
-            raise place.error(f"{one!r} is not an input.{near} Inputs: {listed(place.inputs)}")
+            raise place.error(
+                f"{quoted(one)} is not an input.{near} Inputs: {listed(place.inputs)}"
+            )
         found.append(list(place.inputs).index(one) if isinstance(one, str) else one)
     return tuple(found)
 
@@ -193,7 +196,9 @@ def _kind(
 ) -> tuple[str, dict[str, Any]]:
     """Name of a kind in the spelling of `known`, and the other values of its table."""
     if not isinstance(spec, str | Mapping):
-        raise place.error(f"expected the name of a {what} or a table with its kind, got {spec!r}")
+        raise place.error(
+            f"expected the name of a {what} or a table with its kind, got {quoted(spec)}"
+        )
     table = {"kind": spec} if isinstance(spec, str) else dict(spec)
     if "kind" not in table:
         raise place.error(f"the {what} needs a kind: {listed(known)}")
@@ -202,7 +207,7 @@ def _kind(
     name = simple.get(_simplified(given), "")
     if name not in known:
         near = suggestion(given, known)
-        raise place.error(f"there is no {what} {given!r}.{near} There are {listed(known)}")
+        raise place.error(f"there is no {what} {quoted(given)}.{near} There are {listed(known)}")
     return name, table
 
 
@@ -215,7 +220,7 @@ def _check_keys(values: Mapping[str, Any], known: Sequence[str], place: Place) -
         if key not in known:
             near = suggestion(key, known)
             allowed = f" Known are {listed(known)}" if known else " It has none"
-            raise place.error(f"unknown key {key!r}.{near}{allowed}")
+            raise place.error(f"unknown key {quoted(key)}.{near}{allowed}")
     return list(values)
 
 

@@ -22,6 +22,7 @@ _OPTIONS = {
     "max_iter": "--max-iter",
     "batch_size": "--batch-size",
     "n_processes": "--processes",
+    "random_state": "--seed",
     "missing='drop'": "--missing drop",
 }
 """Command-line options of the estimator's settings."""

@@ -9,6 +9,7 @@ from rich import progress as bars
 from typer import Argument, BadParameter, Option
 
 from dagp.cli.app import CommandError, console
+from dagp.core.text import quoted
 from dagp.distributed import DaskError
 from dagp.experiments import capabilities
 from dagp.experiments.experiment import Row
@@ -17,6 +18,7 @@ from dagp.experiments.robust import DATA as UCI_FOLDER
 from dagp.experiments.robust import UCI
 from dagp.experiments.runner import EXPERIMENTS, FIRST_SEED, Task, run, tasks
 from dagp.experiments.tables import markdown
+from dagp.files.atomic import replace
 
 
 class ExperimentName(StrEnum):
@@ -106,7 +108,7 @@ def _check_models(chosen: list[str] | None, names: list[str]) -> None:
     unknown = [model for model in chosen or [] if model not in known]
     if unknown:
         raise BadParameter(
-            f"There is no model {unknown[0]!r}; expected some of {', '.join(known)}.",
+            f"There is no model {quoted(unknown[0])}; expected some of {', '.join(known)}.",
             param_hint="--models",
         )
 
@@ -128,7 +130,7 @@ def _run_experiment(
     experiment = EXPERIMENTS[name]
     rows = _fits(planned, folder / f"{name}.csv", jobs, dask, experiment.title)
     table = folder / f"{name}.md"
-    table.write_text(markdown(experiment, rows))
+    replace(table, lambda file: file.write(markdown(experiment, rows).encode()))
     console.print(f"[bold]{table}[/bold]")
 
 
@@ -166,6 +168,7 @@ def _run_capabilities(folder: Path, chosen: list[str] | None, jobs: int, dask: s
             progress.advance(bar)
     folder.mkdir(parents=True, exist_ok=True)
     table = folder / "capabilities.md"
-    table.write_text(capabilities.markdown(results))
-    console.print(table.read_text(), markup=False)
+    text = capabilities.markdown(results)
+    replace(table, lambda file: file.write(text.encode()))
+    console.print(text, markup=False)
     console.print(f"[bold]{table}[/bold]")

@@ -8,6 +8,7 @@ from dagp.cli.app import InputError
 from dagp.cli.cells import Kind, Part, are_unclear_dates
 from dagp.cli.spelling import listed, suggestion
 from dagp.cli.tables import Table
+from dagp.core.text import quoted, shown
 from dagp.tables.columns import LEAST_ROWS, MOST_LEVELS, ROLES, parse_role
 from dagp.tables.kinds import Category
 from dagp.tables.times import Time
@@ -19,9 +20,11 @@ def parse_roles(options: Sequence[str]) -> dict[str, str]:
     for option in options:
         name, separator, role = option.rpartition("=")
         if not separator or not name:
-            raise InputError(f"--role must be NAME=ROLE, such as site=category, got {option!r}.")
+            raise InputError(
+                f"--role must be NAME=ROLE, such as site=category, got {quoted(option)}."
+            )
         found[name] = role
-        check_role(role, f"--role {option}")
+        check_role(role, f"--role {shown(option)}")
     return found
 
 
@@ -30,7 +33,9 @@ def check_role(role: str, where: str) -> None:
     if parse_role(role) is None:
         wrong = next((part for part in role.split("+") if part not in ROLES), role)
         near = suggestion(wrong, ROLES)
-        raise InputError(f"{where}: there is no role {wrong!r}.{near} Roles: {listed(ROLES)}.")
+        raise InputError(
+            f"{where}: there is no role {quoted(wrong)}.{near} Roles: {listed(ROLES)}."
+        )
 
 
 def kind_of_role(table: Table, name: str, role: str | None) -> Kind:
@@ -67,19 +72,21 @@ def check_categories(table: Table, part: Part, names: Sequence[str]) -> None:
         values = len(levels)
         if are_unclear_dates(levels):
             raise InputError(
-                f"{table.name}, column {name!r} holds dates such as {known[0]!r}, in which day and "
-                f"month can be mistaken; write them as 2024-01-31. {role_advice(name)}."
+                f"{table.name}, column {quoted(name)} holds dates such as {quoted(known[0])}, in "
+                "which day and month can be mistaken; write them as 2024-01-31. "
+                f"{role_advice(name)}."
             )
         if is_category(values, len(known)):
             continue
-        example = repr(known[0][:40]) if known else "nothing"
+        example = quoted(known[0]) if known else "nothing"
         found = f"{values} different values in {len(known)} rows, such as {example}"
         raise InputError(
-            f"{table.name}, column {name!r} holds text ({found}); {role_advice(name)}."
+            f"{table.name}, column {quoted(name)} holds text ({found}); {role_advice(name)}."
         )
 
 
 def role_advice(name: str) -> str:
     """How a column that holds text can be used or left out."""
+    name = name if name.isprintable() and len(name) <= 60 else "NAME"
     ignore, category = (shlex.quote(f"{name}={role}") for role in ("ignore", "category"))
     return f"--features or --role {ignore} leaves it out, --role {category} takes it as a category"

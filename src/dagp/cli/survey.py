@@ -8,6 +8,7 @@ from dagp.cli import tables
 from dagp.cli.app import InputError
 from dagp.cli.cells import Kind, absent, are_unclear_dates
 from dagp.cli.roles import is_category
+from dagp.core.text import shown
 
 _MOST_MISSING = 0.5
 """Share of empty cells above which a column is left out, as its rows would be dropped."""
@@ -96,5 +97,4 @@ def _shown(value: object) -> str:
     """A value in a comment, on one line."""
     if isinstance(value, np.datetime64):
         return str(value.astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)[:40]
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return f"{value:.6g}" if isinstance(value, float) else shown(value, 40)

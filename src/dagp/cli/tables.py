@@ -15,6 +15,7 @@ from dagp.cli.cells import Kind, Part, Request, absent, joined
 from dagp.cli.csvfile import CsvTable
 from dagp.cli.parquetfile import ParquetTable
 from dagp.cli.spelling import listed, suggestion
+from dagp.core.text import quoted, shown
 
 STDIN = "-"
 Table: TypeAlias = CsvTable | ParquetTable
@@ -26,10 +27,10 @@ def open_table(
 ) -> Iterator[Table]:
     """Open a file or standard input as a table; prints notes about its detected format."""
     if decimal not in (None, ".", ","):
-        raise InputError(f"--decimal must be '.' or ',', got {decimal!r}.")
+        raise InputError(f"--decimal must be '.' or ',', got {quoted(decimal)}.")
     delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
     if delimiter is not None and len(delimiter) != 1:
-        raise InputError(f"--delimiter must be one character or tab, got {delimiter!r}.")
+        raise InputError(f"--delimiter must be one character or tab, got {quoted(delimiter)}.")
     with _bytes(path) as file:
         start = file.read(4)
         file.seek(0)
@@ -59,13 +60,9 @@ def _bytes(path: str) -> BinaryIO:
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder, not a file.") from error
     except OSError as error:
-        raise InputError(f"Cannot read {_short(path)}: {error.strerror}.") from error
+        raise InputError(f"Cannot read {shown(path)}: {error.strerror}.") from error
     except ValueError as error:
-        raise InputError(f"{_short(path)!r} cannot be the name of a file: {error}.") from error
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= 100 else f"{path[:100]}…"
+        raise InputError(f"{quoted(path)} cannot be the name of a file: {error}.") from error
 
 
 def _copied(stream: BinaryIO) -> BinaryIO:
@@ -84,13 +81,17 @@ def require_columns(table: Table, wanted: Iterable[str]) -> list[str]:
         if count == 1:
             continue
         if count > 1:
-            raise InputError(f"{table.name} has {count} columns called {name!r}; rename them.")
+            raise InputError(
+                f"{table.name} has {count} columns called {quoted(name)}; rename them."
+            )
         if len(known) == 1:
-            only = f"only one called {known[0][:80]!r}"
+            only = f"only one called {quoted(known[0])}"
             hint = "if that is several columns, set --delimiter"
-            raise InputError(f"{table.name} has no column {name!r}, {only}; {hint}.")
+            raise InputError(f"{table.name} has no column {quoted(name)}, {only}; {hint}.")
         guess = suggestion(name, known)
-        raise InputError(f"{table.name} has no column {name!r}.{guess} It has {listed(known)}.")
+        raise InputError(
+            f"{table.name} has no column {quoted(name)}.{guess} It has {listed(known)}."
+        )
     return names
 
 
@@ -111,14 +112,16 @@ def incomplete_rows(table: Table, part: Part, drop: bool) -> np.ndarray:
     found = np.asarray(gaps.any(axis=1))
     if not found.any():
         return found
+    if never := [name for name, gap in zip(part.columns, gaps.T, strict=True) if gap.all()]:
+        which = f"column {quoted(never[0])}" if len(never) == 1 else f"the columns {listed(never)}"
+        hint = "--features without it, or --role NAME=ignore, leaves a column out"
+        raise InputError(f"{table.name} has no values in {which}; {hint}.")
     if not drop:
         row, column = np.argwhere(gaps)[0]
         count = f"{gaps.sum()} empty cell(s), the first in row {part.rows[row]}"
-        where = f"column {list(part.columns)[column]!r}; --missing drop omits such rows"
+        where = f"column {quoted(list(part.columns)[column])}; --missing drop omits such rows"
         raise InputError(f"{table.name} has {count}, {where}.")
     if found.all():
-        never = [name for name, gap in zip(part.columns, gaps.T, strict=True) if gap.all()]
-        hint = f" Column {never[0]!r} is empty: leave it out of --features." if never else ""
-        raise InputError(f"{table.name}: every row has an empty cell; no rows are left.{hint}")
+        raise InputError(f"{table.name}: every row has an empty cell; no rows are left.")
     print_message(f"{int(found.sum())} of {len(found)} rows have empty cells and are dropped.")
     return found

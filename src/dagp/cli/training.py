@@ -1,6 +1,5 @@
 """Reads the training data of `dagp fit` from a table: inputs, target, weights and labels."""
 
-import csv
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +10,8 @@ from dagp.cli.app import InputError, NotNumericError
 from dagp.cli.cells import Kind, Part
 from dagp.cli.config import Settings
 from dagp.cli.roles import check_categories, kind_of_role, role_advice, role_of_kind
+from dagp.cli.spelling import listed, split_names
+from dagp.core.text import quoted
 
 
 class TrainingData(NamedTuple):
@@ -88,7 +89,7 @@ def _check(
     values = part.columns[column]
     if (bad := wrong(values)).any():
         first = np.flatnonzero(bad)[0]
-        where = f"{table.name}, row {part.rows[first]}, column {column!r}"
+        where = f"{table.name}, row {part.rows[first]}, column {quoted(column)}"
         raise InputError(f"{where}: {expected}, got {values[first]:g}.")
 
 
@@ -107,16 +108,16 @@ def input_names(table: tables.Table, settings: Settings) -> list[str]:
     elif features in table.columns:
         names = [features]
     else:
-        names = [name.strip() for name in next(csv.reader([features], skipinitialspace=True))]
+        names = split_names(features)
     for name in names:
         if name in taken:
-            raise InputError(f"{where}: {name!r} is the target, weights or labels column.")
+            raise InputError(f"{where}: {quoted(name)} is the target, weights or labels column.")
         if features is not None and names.count(name) > 1:
-            raise InputError(f"{where}: column {name!r} is listed twice.")
+            raise InputError(f"{where}: column {quoted(name)} is listed twice.")
     names = [name for name in names if roles.get(name) != "ignore"]
     if not names:
         raise InputError(
-            f"{table.name} has only the columns {', '.join(map(repr, table.columns))}: "
+            f"{table.name} has only the columns {listed(table.columns)}: "
             "no input column is left. If it has more columns, set --delimiter."
         )
     return tables.require_columns(table, names)

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO, NamedTuple, TextIO, TypeAlias
 
@@ -11,6 +12,7 @@ import numpy as np
 from dagp.cli.app import InputError
 from dagp.cli.cells import is_missing, number, objects
 from dagp.cli.parquetfile import require_parquet
+from dagp.core.text import quoted
 
 Columns: TypeAlias = list[np.ndarray]
 AUTO, FULL = "auto", "full"
@@ -19,6 +21,8 @@ SIGNIFICANT = 6
 _OF_ERROR = 4
 """Digits of a standard deviation down to which a mean is written."""
 _MOST = 17
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\x00-\x1f\x7f]")
+"""Beginning of a text that a spreadsheet could take for a formula, as in the report."""
 _EXACT = 2**53
 """Whole numbers below are exact as floating point."""
 
@@ -48,15 +52,18 @@ def parse_digits(text: str) -> Digits:
         return Digits(None, False)
     if text.isdecimal() and len(text) < 4 and 1 <= int(text) <= _MOST:
         return Digits(int(text), False)
-    raise InputError(f"--digits must be auto, full or a number from 1 to {_MOST}, got {text!r}.")
+    raise InputError(
+        f"--digits must be auto, full or a number from 1 to {_MOST}, got {quoted(text)}."
+    )
 
 
 def write_csv(
     file: TextIO, fields: Sequence[Field], parts: Iterable[Columns], digits: Digits
 ) -> None:
-    """Write a header and rows, with empty cells for NaN."""
+    """Write a header and rows, with empty cells for NaN; text that spreadsheets take for formulas
+    begins with an apostrophe."""
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([field.name for field in fields])
+    writer.writerow([_not_formula(field.name) for field in fields])
     for columns in parts:
         cells = [_texts(c, _digits_of(fields, columns, i, digits)) for i, c in enumerate(columns)]
         writer.writerows(zip(*cells, strict=True))
@@ -117,11 +124,23 @@ def _digits_of(
 
 def _texts(column: np.ndarray, digits: np.ndarray | int | None) -> list[str]:
     if column.dtype.kind in "OUi":
-        return ["" if v is None or v != v else str(v) for v in column.tolist()]
+        found = ["" if v is None or v != v else str(v) for v in column.tolist()]
+        return list(map(_not_formula, found)) if column.dtype.kind == "O" else found
     if digits is None:
         return ["" if v != v else repr(v) for v in column.tolist()]
     each = np.broadcast_to(digits, column.shape).tolist()
     return ["" if v != v else f"{v:.{d}g}" for v, d in zip(column.tolist(), each, strict=True)]
+
+
+def _not_formula(text: str) -> str:
+    """Text that a spreadsheet does not compute; numbers stay as they are.
+
+    >>> _not_formula("=A1"), _not_formula("-1.5"), _not_formula("a=b")
+    ("'=A1", '-1.5', 'a=b')
+    """
+    if not _FORMULA.match(text) or len(text) < 2 or number(text, ".") is not None:
+        return text
+    return f"'{text}"
 
 
 def _json_values(column: np.ndarray, field: Field, digits: np.ndarray | int | None) -> list[Any]:
@@ -149,7 +168,7 @@ def _number(cell: Any) -> float | None:
     value = number(cell, ".")
     if value is None and not is_missing(cell):
         hint = "a CSV file can keep it"
-        raise InputError(f"--keep: {cell[:60]!r} is not a number, as the column's others; {hint}.")
+        raise InputError(f"--keep: {quoted(cell)} is not a number, as the column's others; {hint}.")
     return value
 
 

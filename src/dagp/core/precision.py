@@ -1,8 +1,9 @@
-"""Floating-point precision and BLAS threads around the library's calls.
+"""JAX's settings and BLAS threads around the library's calls.
 
-Both are restored afterwards, so a user's program keeps its JAX flags and thread settings.
+All are restored afterwards, so a user's program keeps its JAX flags and thread settings.
 """
 
+import contextlib
 import functools
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ import jax
 import scipy.linalg  # noqa: F401  (JAX's CPU LAPACK calls go through SciPy's BLAS; load it first)
 from jax.errors import JaxRuntimeError
 from threadpoolctl import ThreadpoolController
+
+from dagp.core.programs import forget_programs_if_many
 
 DTYPES = ("float64", "float32")
 _NO_MEMORY = ("Out of memory", "RESOURCE_EXHAUSTED", "bad_alloc")
@@ -38,6 +41,7 @@ class _SingleThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._calls == 0:
+                forget_programs_if_many()
                 self._limit = _thread_pools().limit(limits=1, user_api="blas")
             self._calls += 1
 
@@ -52,6 +56,28 @@ _one_thread = _SingleThread()
 
 
 @contextmanager
+def _jax_settings(dtype: str) -> Iterator[None]:
+    """JAX as the library needs it, in this thread, whatever flags the user has set.
+
+    A matrix without a Cholesky factor is found by its NaN, so that `jax_debug_nans` would end a
+    sound fit; without compilation a fit would take hours.
+    """
+    with contextlib.ExitStack() as stack:
+        for setting in (
+            jax.enable_x64(dtype == "float64"),
+            jax.debug_nans(False),
+            jax.debug_infs(False),
+            jax.disable_jit(False),
+            jax.check_tracer_leaks(False),
+            jax.numpy_dtype_promotion("standard"),
+            jax.numpy_rank_promotion("allow"),
+            jax.default_matmul_precision(None),
+        ):
+            stack.enter_context(setting)
+        yield
+
+
+@contextmanager
 def numerics(dtype: str = "float64") -> Iterator[None]:
     """Compute in `dtype`, with one BLAS thread, inside the ``with`` block.
 
@@ -59,7 +85,7 @@ def numerics(dtype: str = "float64") -> Iterator[None]:
     and XLA spreads the large products over the cores. Running out of memory raises MemoryError.
     """
     try:
-        with jax.enable_x64(dtype == "float64"), _one_thread:
+        with _jax_settings(dtype), _one_thread:
             yield
     except JaxRuntimeError as error:
         # JAX raises this type for every failure at run time.

@@ -11,8 +11,11 @@ import importlib
 import io
 import os
 import pickle
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,6 +33,28 @@ _PACKAGES = ("dagp", "equinox", "jax", "jaxlib", "numpy", "optax")
 """Packages whose classes a file may name."""
 
 
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 20_000
+"""Memory maps of a process above which compiled programs are forgotten: each has several, Linux
+allows 65530, and XLA crashes when it asks for one more."""
+_LOOK_EVERY = 1.0
+_looked = -_LOOK_EVERY
+_programs: "weakref.WeakSet[Program]" = weakref.WeakSet()
+
+
+def forget_programs_if_many() -> None:
+    """Forget all compiled programs if they take too many memory maps; called between fits."""
+    global _looked
+    # A program takes longer to compile than this, and looking takes milliseconds.
+    if time.monotonic() - _looked < _LOOK_EVERY:
+        return
+    _looked = time.monotonic()
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        for one in _programs:
+            one.forget()
+        jax.clear_caches()
+
+
 class Program:
     """A function that is compiled once for each structure and type of its arguments."""
 
@@ -40,6 +65,12 @@ class Program:
         self._chosen: dict[Any, Callable[..., Any] | None] = {}
         self._compiled: dict[Any, Callable[..., Any]] = {}
         """Programs of the leaves of the arguments: these are taken apart once, to find one."""
+        _programs.add(self)
+
+    def forget(self) -> None:
+        """Forget what has been compiled."""
+        self._chosen.clear()
+        self._compiled.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree.flatten((args, kwargs))

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils import check_random_state
 
+from dagp.core.text import quoted
 from dagp.core.typing import RandomState
 
 
@@ -18,4 +19,9 @@ def as_random_state(random_state: RandomState) -> np.random.RandomState:
     if isinstance(random_state, np.random.Generator):
         # check_random_state rejects the new generators.
         return np.random.RandomState(random_state.bit_generator)
-    return check_random_state(random_state)
+    try:
+        return check_random_state(random_state)
+    except ValueError as error:
+        # NumPy does not say which setting it is, nor what it got.
+        expected = "an int from 0 to 2**32 - 1, a generator of NumPy or None"
+        raise ValueError(f"random_state must be {expected}, got {quoted(random_state)}.") from error

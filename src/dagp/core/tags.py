@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import TypeVar
 
+from dagp.core.text import quoted
+
 Class = TypeVar("Class", bound=type)
 
 _classes: dict[str, type] = {}
@@ -49,7 +51,7 @@ def register(cls: Class, tag: str | None = None) -> Class:
     'Mine'
     """
     if tag is not None and "/" in tag:
-        raise ValueError(f"tag must not contain a slash, got {tag!r}.")
+        raise ValueError(f"tag must not contain a slash, got {quoted(tag)}.")
     return _declare(cls, tag or f"{cls.__module__}.{cls.__qualname__}")
 
 

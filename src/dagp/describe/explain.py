@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dagp.core.text import quoted
 from dagp.core.typing import Float
 from dagp.tables.validation import check_inputs
 
@@ -106,8 +107,8 @@ def _row(model: "DAGP", x: Any) -> tuple[np.ndarray, Float[np.ndarray, "1 D"]]:
     if isinstance(x, Mapping) or hasattr(x, "to_dict"):
         names = list(getattr(model, "feature_names_in_", range(model.n_features_in_)))
         if absent := [name for name in names if name not in x]:
-            needed = ", ".join(map(repr, names))
-            raise ValueError(f"x has no entry {absent[0]!r}; it needs {needed}.")
+            needed = ", ".join(map(quoted, names))
+            raise ValueError(f"x has no entry {quoted(absent[0])}; it needs {needed}.")
         x = [x[name] for name in names]
     kind = np.float64 if model.columns_.plain else object
     row = np.asarray(x, kind).reshape(1, -1)

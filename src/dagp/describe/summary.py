@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dagp.core.text import shown
 from dagp.tables.kinds import Category
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _where(model: "DAGP", process: "FittedProcess") -> str:
     weight = model.posterior_.gate(grid)[:, process.index]
     likely = weight > min(0.1, 0.5 * weight.max())
     if levels:
-        found = [str(level) for level, here in zip(levels, likely, strict=True) if here]
+        found = [shown(level) for level, here in zip(levels, likely, strict=True) if here]
         return "everywhere" if likely.all() else ", ".join(found)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], likely.astype(int), [0]])))
     spans = list(zip(edges[::2], edges[1::2] - 1, strict=True))

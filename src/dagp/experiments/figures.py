@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 from dagp import plot
 from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
+from dagp.files.atomic import replace
 
 
 def noise(folder: Path, seed: int, quick: bool) -> list[Path]:
@@ -40,7 +41,7 @@ def multimodal(folder: Path, seed: int, quick: bool) -> list[Path]:
 
 def _save(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100)
+    replace(path, lambda file: figure.savefig(file, format="png", dpi=100))
     plt.close(figure)
     return path
 

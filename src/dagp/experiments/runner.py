@@ -4,8 +4,8 @@ A fit depends on its variant, model and seed only, not on the number of workers 
 """
 
 import csv
+import io
 import itertools
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -19,6 +19,7 @@ from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
 from dagp.experiments.pool import parallel_map
 from dagp.experiments.robust import ROBUST
+from dagp.files.atomic import replace
 
 EXPERIMENTS = {experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE, ROBUST)}
 FIRST_SEED = 100
@@ -126,9 +127,8 @@ def write(rows: list[Row], record: Path) -> None:
     rows = sorted(rows, key=lambda row: tuple(map(str, Task.of(row))))
     columns = list(dict.fromkeys(name for row in rows for name in row))
     record.parent.mkdir(parents=True, exist_ok=True)
-    draft = record.with_suffix(f".{os.getpid()}.tmp")
-    with draft.open("w", newline="") as file:
-        table = csv.DictWriter(file, columns)
-        table.writeheader()
-        table.writerows({**row, "seed": int(row["seed"])} for row in rows)
-    draft.replace(record)
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, columns)
+    table.writeheader()
+    table.writerows({**row, "seed": int(row["seed"])} for row in rows)
+    replace(record, lambda file: file.write(text.getvalue().encode()))

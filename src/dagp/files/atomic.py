@@ -17,7 +17,7 @@ try:
 except ModuleNotFoundError:  # pragma: no cover  (Windows: temporary files of killed writers stay)
     fcntl = None
 
-_DRAFT = ".draft"
+_DRAFT, _LOCK = ".draft", ".lock"
 
 
 def replace(path: str | Path, fill: Callable[[BinaryIO], object]) -> Path:
@@ -67,6 +67,51 @@ def discard(path: str | Path) -> None:
     path = Path(path)
     path.unlink(missing_ok=True)
     _tidy(path)
+
+
+class Hold:
+    """A file that one fit at a time may write, in this process or another.
+
+    A lock on a file beside it, which goes when the lock is released, or with the next holder where
+    the process was killed.
+    """
+
+    def __init__(self, path: str | Path):
+        self._handle: int | None = None
+        self._name = Path(os.path.realpath(path))
+        self._name = self._name.with_name(f".{self._name.name}{_LOCK}")
+        while fcntl is not None and self._handle is None:
+            self._handle = self._taken(path)
+
+    def _taken(self, path: str | Path) -> int | None:
+        assert fcntl is not None
+        try:
+            handle = os.open(self._name, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StorageError(f"Cannot write {path}: {error.strerror}.") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise StorageError(
+                f"{path} is in use by another fit; wait for it, or choose another name."
+            ) from error
+        except OSError:
+            pass  # not every file system has locks
+        # The last holder may have removed it before it was locked: try again.
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)
+        return None
+
+    def release(self) -> None:
+        """Let others write the file."""
+        if self._handle is not None:
+            self._name.unlink(missing_ok=True)
+            os.close(self._handle)
+            self._handle = None
+
+    __del__ = release
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ import numpy as np
 
 from dagp.core.errors import StorageError
 from dagp.core.tags import class_of, fields_of, tag_of
+from dagp.core.text import quoted, shown
 from dagp.files.atomic import replace
 from dagp.files.migrations import MIGRATIONS
 
@@ -42,7 +43,6 @@ _FLOATS = {repr(value): value for value in (math.inf, -math.inf, math.nan)}
 _TYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
 _DECLARED = ("dtype", "shape", "place", "digest")
 _MARK = "!"
-_LONGEST_WORD = 200
 
 
 class Header(NamedTuple):
@@ -191,16 +191,10 @@ def load(path: str | Path, kind: str) -> Any:
     except StorageError as error:
         raise StorageError(f"{path} cannot be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StorageError(f"{path} is damaged: {error!r}."[:_LONGEST_WORD]) from error
+        raise StorageError(f"{path} is damaged: {quoted(error)}.") from error
     if next(left, None) is not None:
         raise StorageError(f"{path} is damaged: it holds arrays without a reference.")
     return tree
-
-
-def shown(word: Any) -> str:
-    """Text from a file for a message: shortened, without control characters."""
-    text = str(word)[:_LONGEST_WORD]
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _opened(path: str | Path) -> BinaryIO:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from dagp.core.precision import DTYPES
+from dagp.core.text import quoted
 from dagp.inference.minibatch import init_opt_state, noise_levels
 from dagp.inference.standardize import Units
 from dagp.model.association import DataAssociation
@@ -86,11 +87,14 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     _require(right, f"shares must be a list of one number per process ({K})")
     right = all(isinstance(w, float) and 0 <= w <= 1 + 1e-9 for w in weights)
     _require(right, "shares must be between 0 and 1")
+    _require(abs(sum(weights) - 1) < 1e-6, f"shares must sum to one, got {sum(weights):g}")
     _check_extent(estimator.extent_, D)
     _check_names("feature_names_in_", getattr(estimator, "feature_names_in_", None), U)
     _check_names("target_names_", estimator.target_names_, P)
     _check_starts(estimator.restarts_)
-    _require(posterior.dtype in DTYPES, f"dtype must be one of {DTYPES}, got {posterior.dtype!r}")
+    _require(
+        posterior.dtype in DTYPES, f"dtype must be one of {DTYPES}, got {quoted(posterior.dtype)}"
+    )
     _check_model(posterior.model, K, posterior.dtype)
     _check_predictions(posterior, K, P)
     if (stream := getattr(estimator, "stream_", None)) is not None:
@@ -201,6 +205,7 @@ def _check_starts(starts: list[Any]) -> None:
         _require(right, f"restarts_ must be dictionaries of {', '.join(_START)}")
         for name, kind in _START.items():
             _require(isinstance(start[name], kind), f"{name} in restarts_ must be {kind.__name__}")
+        _require(start["steps"] >= 0, "steps in restarts_ must not be negative")
         right = all(isinstance(bound, float) for bound in start["rungs"])
         _require(right, "rungs in restarts_ must be floats")
         for name, gain in start["moves"]:
@@ -234,7 +239,9 @@ def _check_model(model: Any, processes: int, dtype: str) -> None:
 
 def _check_parameter(parameter: Any, most: float) -> None:
     right = parameter.support in ("real", "positive")
-    _require(right, f"support of a parameter must be real or positive, got {parameter.support!r}")
+    _require(
+        right, f"support of a parameter must be real or positive, got {quoted(parameter.support)}"
+    )
     value, entries = np.asarray(parameter.raw, np.float64), parameter.entries
     if entries is not None:
         most_entries = np.broadcast_shapes(value.shape, np.shape(parameter.unit))[-1]
@@ -267,11 +274,14 @@ def _check_stream(stream: Stream, posterior: Posterior) -> None:
     right = _shapes(model) == _shapes(posterior.model)
     _require(right, "stream_.model must have the structure of posterior_.model")
     _require(all(map(_finite, jax.tree.leaves(model))), "stream_.model must be finite floats")
-    right = isinstance(stream.seen, float) and np.isfinite(stream.seen)
-    _require(right, f"stream_.seen must be a finite float, got {stream.seen!r}")
+    right = isinstance(stream.seen, float) and 0 <= stream.seen < np.inf
+    _require(right, f"stream_.seen must be a non-negative float, got {quoted(stream.seen)}")
     right = type(stream.steps) is int and stream.steps >= 0
-    _require(right, f"stream_.steps must be a non-negative int, got {stream.steps!r}")
+    _require(right, f"stream_.steps must be a non-negative int, got {quoted(stream.steps)}")
     if stream.opt_state is not None:
         fresh = jax.eval_shape(lambda: init_opt_state(model, noise_levels(model)))
         right = _shapes(stream.opt_state) == _shapes(fresh)
         _require(right, "stream_.opt_state must fit stream_.model")
+        counts = [np.asarray(leaf) for leaf in jax.tree.leaves(stream.opt_state)]
+        right = all(np.all(count >= 0) for count in counts if count.dtype.kind == "i")
+        _require(right, "stream_.opt_state must not count negative steps")

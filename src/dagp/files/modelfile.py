@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dagp.core.errors import StorageError
 from dagp.core.sharding import any_worker, is_leader
+from dagp.core.text import one_line
 from dagp.core.version import __version__
 from dagp.files import format as storage
-from dagp.files.atomic import discard
+from dagp.files.atomic import Hold, discard
 from dagp.files.integrity import FITTED, check_estimator, check_rows
 from dagp.files.migrations import as_format_1
 from dagp.inference.run_log import NO_LOG, RunLog, arrays_on_host
@@ -100,7 +101,7 @@ def _refusing(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         # Fields of objects in a file are set without constructors: invalid ones may raise anything.
-        reason = storage.shown(" ".join(str(error).split())) or type(error).__name__
+        reason = one_line(str(error)) or type(error).__name__
         raise StorageError(f"{what}: {reason}") from error
 
 
@@ -192,8 +193,11 @@ def _complete(estimator: "DAGP", fitted: Mapping[str, Any]) -> None:
         estimator.columns_ = Columns(tuple(map(Number, names)))
 
 
-def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
-    """The run log of the estimator's checkpoint, with its content on `resume`."""
+def checkpoint_log(estimator: "DAGP", sample: Sample, hold: bool = True) -> RunLog:
+    """The run log of the estimator's checkpoint, with its content on `resume`.
+
+    Until it is released no other fit can have a log of the same file, unless `hold` is false.
+    """
     if estimator.checkpoint is None:
         return NO_LOG
     path, every = Path(estimator.checkpoint), float(estimator.checkpoint_every)
@@ -201,6 +205,17 @@ def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
         raise StorageError(
             f"{path} exists and is not a whole checkpoint; remove it, or choose another name."
         )
+    release = Hold(path).release if hold and is_leader() else lambda: None
+    try:
+        finished, progress, identity = _content(estimator, sample, path)
+    except BaseException:
+        release()
+        raise
+    return RunLog(finished, progress, _periodically(path, every, identity), release)
+
+
+def _content(estimator: "DAGP", sample: Sample, path: Path) -> tuple[list[Any], Any, str]:
+    """What a checkpoint holds, if the fit is to be resumed, and the identity of the fit."""
     columns = getattr(estimator, "columns_", None)
     encoding = [] if columns is None or columns.plain else [columns]
     what = [PROCEDURE, settings(estimator), *encoding, *sample]
@@ -225,7 +240,7 @@ def checkpoint_log(estimator: "DAGP", sample: Sample) -> RunLog:
                 "version; remove it, or repeat the original fit."
             )
         finished, progress = tree["finished"], tree.get("progress")
-    return RunLog(finished, progress, _periodically(path, every, identity))
+    return finished, progress, identity
 
 
 def _generator_state(random_state: Any) -> str | None:

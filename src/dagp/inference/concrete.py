@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted
 from dagp.core.typing import Array, Float, Int, PerPoint, PerProcess, Scalar
 from dagp.inference.elbo import sampled_log_joint
 from dagp.inference.run_log import NO_LOG, RunLog
@@ -78,7 +79,9 @@ class Concrete:
         if np.shape(self.temperature) != (2,) or not all(value > 0 for value in values):
             raise ValueError(f"Concrete needs two positive temperatures and a rate, got {self}.")
         if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
-            raise ValueError(f"Concrete needs a batch_size of at least 1, got {self.batch_size!r}.")
+            raise ValueError(
+                f"Concrete needs a batch_size of at least 1, got {quoted(self.batch_size)}."
+            )
 
     def temperatures(self, first: int, count: int, steps: int) -> Float[np.ndarray, " T"]:
         """Temperatures of `count` steps from step `first` on, of `steps` in all."""

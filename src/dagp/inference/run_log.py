@@ -32,10 +32,13 @@ class RunLog:
         finished: list[Any] | None = None,
         progress: Any = None,
         save: Callable[["RunLog"], Any] | None = None,
+        release: Callable[[], Any] = lambda: None,
     ):
         self.finished = list(finished or [])
         self.progress = progress
         self._save = save or (lambda _: None)
+        self.release = release
+        """Call when the fit has ended: others may then use the file of the log."""
         self._replayed = 0
 
     def replay(self, results: type, progress: type, state: Any, end: Any = None) -> tuple[Any, Any]:
@@ -62,6 +65,8 @@ def _checked(found: Any, kind: type, state: Any) -> Any:
         _like(getattr(found, name), state) for name in ("state", "best") if hasattr(found, name)
     )
     right = right and all(_typed(getattr(found, n), t) for n, t in get_type_hints(kind).items())
+    right = right and getattr(found, "rate", 1.0) > 0
+    right = right and _are_chances(getattr(found, "state", None))
     history = [*getattr(found, "blocks", ()), getattr(found, "trace", np.zeros(0))]
     if not right or not all(isinstance(h, np.ndarray) and h.ndim == 1 for h in history):
         raise StorageError(
@@ -76,9 +81,22 @@ def _like(one: Any, other: Any) -> bool:
         return False
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     return all(
-        np.shape(a) == np.shape(b) and _kind(a) == _kind(b) and np.all(np.isfinite(a))
+        np.shape(a) == np.shape(b)
+        and _kind(a) == _kind(b)
+        and np.all(np.isfinite(a))
+        # Whole numbers are counts.
+        and (np.asarray(a).dtype.kind != "i" or np.all(np.asarray(a) >= 0))
         for a, b in pairs
     )
+
+
+def _are_chances(state: Any) -> bool:
+    """Whether the responsibilities of a state, if it has any, are probabilities."""
+    found = getattr(state, "responsibilities", None)
+    if found is None:
+        return True
+    found = np.asarray(found, np.float64)
+    return bool(np.all(found >= 0) and np.allclose(found.sum(axis=-1), 1.0, atol=1e-3))
 
 
 def _kind(leaf: Any) -> str:
@@ -89,8 +107,10 @@ def _typed(value: Any, hint: Any) -> bool:
     """Whether a value is of a plain type; other types are not checked."""
     if get_origin(hint) is Literal:
         return value in get_args(hint)
-    if hint in (int, float):
-        return isinstance(value, int if hint is int else int | float)
+    if hint is int:
+        return isinstance(value, int) and value >= 0
+    if hint is float:
+        return isinstance(value, int | float) and value == value
     return True
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted
 from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, Rate, Scalar
 from dagp.model.parameters import Numbers, Parameter, ParameterLike, Prior, parameter
 from dagp.model.process import LOG_2PI, BuildContext, Components, Process, ProcessPrior, observed
@@ -167,7 +168,9 @@ class Noise(ProcessPrior):
 
     def build(self, context: BuildContext) -> NoiseProcess:
         if self.shape not in (None, "normal", "uniform"):
-            raise ValueError(f'Noise(shape=...) must be "normal" or "uniform", got {self.shape!r}.')
+            raise ValueError(
+                f'Noise(shape=...) must be "normal" or "uniform", got {quoted(self.shape)}.'
+            )
         if isinstance(self.mean, Parameter):
             raise ValueError(
                 "Noise(mean=...) takes numbers, got a Parameter; only std can be fixed(...)."

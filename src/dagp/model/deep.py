@@ -11,6 +11,7 @@ import equinox as eqx
 import numpy as np
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted
 from dagp.model.deep_stack import DeepStack, normal_points
 from dagp.model.gates import GatePrior, GPGate, unitless
 from dagp.model.gp import GP, GPProcess, with_noise_gp
@@ -22,6 +23,9 @@ from dagp.model.parameters import ParameterLike, Prior, parameter
 from dagp.model.process import BuildContext, Process, ProcessPrior
 from dagp.model.sparse_gp import SparseGP
 from dagp.model.variational import DiagonalGaussian
+
+_MOST = {"layers": 32, "width": 1000, "samples": 1000}
+"""Far more than are useful, few enough to be compiled."""
 
 
 @storable("prior/DeepGP")
@@ -136,10 +140,11 @@ class DeepGP(ProcessPrior, GatePrior):
         )
 
     def _check(self, context: BuildContext) -> None:
-        for name in ("layers", "width", "samples"):
+        for name, most in _MOST.items():
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise ValueError(f"DeepGP({name}=...) must be an int of at least 1, got {value!r}.")
+            if value is not None and not (isinstance(value, Integral) and 1 <= int(value) <= most):
+                expected = f"must be an int from 1 to {most}"
+                raise ValueError(f"DeepGP({name}=...) {expected}, got {quoted(value)}.")
         if self.width not in (None, context.inducing.shape[1]) and self.mean is not None:
             raise ValueError(f"DeepGP(mean=...) needs width=None, got width={self.width}.")
 

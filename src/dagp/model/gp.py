@@ -319,4 +319,6 @@ def _mean_in_units(mean: Mean | None, context: BuildContext) -> Mean:
     if mean is None:
         return Centred()
     scaled = mean.in_units(context.x_unit, float(np.mean(context.y_unit)))
+    # At zero in the user's units, optimisation would begin as far from the data as these lie.
+    scaled = scaled.through(np.asarray(context.x_centre), float(np.mean(context.y_centre)))
     return InUnits(scaled, context.x_centre, context.x_unit, context.y_centre, context.y_unit)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted
 from dagp.core.typing import Array, Columns, Float, Inputs, PerPoint, Scalar
 from dagp.model.parameters import (
     Parameter,
@@ -205,19 +206,21 @@ def check_columns(kernel: Any, columns: int) -> None:
     """Whether this is a kernel, and one for inputs of so many columns."""
     if not isinstance(kernel, Kernel):
         expected = "one of dagp.kernels, such as SquaredExponential()"
-        raise ValueError(f"kernel must be {expected}, got {kernel!r}.")
+        raise ValueError(f"kernel must be {expected}, got {quoted(kernel)}.")
     if isinstance(kernel, Sum | Product):
         check_columns(kernel.first, columns)
         check_columns(kernel.second, columns)
         return
     if kernel.active is not None and not all(-columns <= c < columns for c in kernel.active):
-        raise ValueError(f"{kernel!r} asks for a column that X, with {columns} columns, lacks.")
+        raise ValueError(
+            f"{quoted(kernel)} asks for a column that X, with {columns} columns, lacks."
+        )
     seen = columns if kernel.active is None else len(kernel.active)
     for node in parameters_of(kernel):
         size = np.size(node.raw) if node.entries is None else len(node.entries)
         if size not in (1, seen):
             expected = f"a parameter for each of {size} columns, and sees {seen}"
-            raise ValueError(f"{kernel!r} has {expected}.")
+            raise ValueError(f"{quoted(kernel)} has {expected}.")
 
 
 def over_groups(kernel: Kernel, groups: Sequence[int]) -> Kernel:

@@ -16,7 +16,7 @@ def _real(name: str) -> Callable[[ParameterLike], Parameter]:
     """Converter of a field for an unconstrained parameter; see `dagp.model.kernel.positive`."""
 
     def convert(value: ParameterLike) -> Parameter:
-        return parameter(value, support="real", name=name)
+        return parameter(value, default=0.0, support="real", name=name)
 
     return convert
 
@@ -30,6 +30,10 @@ class Mean(eqx.Module):
 
     def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Mean":
         """The same function, with parameters scaled to these units for the optimiser."""
+        return self
+
+    def through(self, x: np.ndarray, y: float) -> "Mean":
+        """The function that begins at this point, as far as the user gave no other values."""
         return self
 
 
@@ -51,8 +55,8 @@ class Constant(Mean):
 
     Parameters
     ----------
-    constant : float or Parameter, default=0.0
-        Initial value of c, in the user's units.
+    constant : float or Parameter, default=None
+        Initial value of c, in the user's units; None is the centre of the outputs.
 
     Examples
     --------
@@ -60,13 +64,16 @@ class Constant(Mean):
     [[3.0], [3.0]]
     """
 
-    constant: Parameter = eqx.field(default=0.0, converter=_real("constant"))
+    constant: Parameter = eqx.field(default=None, converter=_real("constant"))
 
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
         return jnp.broadcast_to(self.constant.in_user_units, (X.shape[0], 1))
 
     def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Constant":
         return Constant(self.constant.in_units(y_unit))
+
+    def through(self, x: np.ndarray, y: float) -> "Constant":
+        return Constant(self.constant.starting_at(y / self.constant.unit))
 
 
 @storable("mean/Linear")
@@ -75,10 +82,10 @@ class Linear(Mean):
 
     Parameters
     ----------
-    slope : float, array-like of shape (D,) or Parameter, default=0.0
-        Initial value of b, in the user's units.
-    intercept : float or Parameter, default=0.0
-        Initial value of c, in the user's units.
+    slope : float, array-like of shape (D,) or Parameter, default=None
+        Initial value of b, in the user's units; None is zero.
+    intercept : float or Parameter, default=None
+        Initial value of c, in the user's units; None lets the line begin at the centre of the data.
 
     Examples
     --------
@@ -86,8 +93,8 @@ class Linear(Mean):
     [[7.0]]
     """
 
-    slope: Parameter = eqx.field(default=0.0, converter=_real("slope"))
-    intercept: Parameter = eqx.field(default=0.0, converter=_real("intercept"))
+    slope: Parameter = eqx.field(default=None, converter=_real("slope"))
+    intercept: Parameter = eqx.field(default=None, converter=_real("intercept"))
 
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
         slope = jnp.broadcast_to(self.slope.in_user_units, X.shape[1:])
@@ -95,6 +102,11 @@ class Linear(Mean):
 
     def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Linear":
         return Linear(self.slope.in_units(y_unit / x_unit), self.intercept.in_units(y_unit))
+
+    def through(self, x: np.ndarray, y: float) -> "Linear":
+        # With NumPy: inputs may be too large for single precision.
+        rise = np.sum(np.asarray(self.slope.raw, np.float64) * self.slope.unit * x)
+        return Linear(self.slope, self.intercept.starting_at((y - rise) / self.intercept.unit))
 
 
 @storable("mean/Identity")

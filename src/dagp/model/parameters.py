@@ -16,6 +16,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted
 from dagp.core.typing import Array, Float, Scalar
 
 Support = Literal["real", "positive"]
@@ -228,7 +229,7 @@ def parameter(
     automatic = value is None
     number = np.asarray(default if automatic else value, np.float64)
     if not np.all(np.isfinite(number)):
-        raise ValueError(f"{name} must be finite, got {value!r}.")
+        raise ValueError(f"{name} must be finite, got {quoted(value)}.")
     if support == "positive":
         raw, unit = np.asarray(np.log(_positive(number, name))), 0.0
     else:

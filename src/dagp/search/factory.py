@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from dagp.core.sharding import to_host
+from dagp.core.text import quoted
 from dagp.core.typing import Float
 from dagp.inference.concrete import with_natural_q
 from dagp.inference.standardize import Sample, Units
@@ -85,7 +86,8 @@ def build_gate(prior: GatePrior | str | None, context: BuildContext, n_processes
     prior = DEFAULT_GATE if prior is None else prior
     if not isinstance(prior, GatePrior):
         raise ValueError(
-            f'gate must be None, "constant", a GP, a DeepGP or another GatePrior, got {prior!r}.'
+            'gate must be None, "constant", a GP, a DeepGP or another GatePrior, got '
+            f"{quoted(prior)}."
         )
     return prior.build_gate(context, n_processes)
 

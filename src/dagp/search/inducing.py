@@ -7,6 +7,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from dagp.core.errors import warn
+from dagp.core.text import quoted
 from dagp.core.typing import Float, Int
 from dagp.inference.standardize import Sample, Units
 
@@ -38,7 +39,7 @@ def inducing_inputs(
         try:
             given = np.asarray(inducing, np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{expected}, got {inducing!r}.") from error
+            raise ValueError(f"{expected}, got {quoted(inducing)}.") from error
         if given.ndim != 2 or given.shape[1] != sample.X.shape[1]:
             raise ValueError(f"{expected}, got {inducing if given.ndim == 0 else given.shape}.")
         return units.standard_x(given)

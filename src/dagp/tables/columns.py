@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted, shown
 from dagp.core.typing import Float, Table
 from dagp.tables.kinds import Category, Column, Ignored, Number, level_of, level_order
 from dagp.tables.reading import (
     Cells,
     as_objects,
     cells_of,
+    check_unicode,
     has_columns,
     is_missing,
     is_numeric,
@@ -182,7 +184,7 @@ class Columns:
     def describe(self) -> list[str]:
         """A line for every column that is not a number."""
         encoded = [column for column in self.columns if not isinstance(column, Number)]
-        return [f"{column.title}: {column.describe()}" for column in encoded]
+        return [f"{shown(column.title)}: {column.describe()}" for column in encoded]
 
     def within(self, other: "Columns") -> bool:
         """Whether a table with these columns can be encoded by those of another one."""
@@ -196,7 +198,7 @@ class Columns:
             raise ValueError("columns_ must describe at least one column")
         for column in self.columns:
             if not (isinstance(column.name, str | int) and column.check()):
-                raise ValueError(f"columns_ describes column {column.name!r} wrongly")
+                raise ValueError(f"columns_ describes column {quoted(column.name)} wrongly")
 
 
 def _names(table: Table) -> list[str | int]:
@@ -214,19 +216,23 @@ def _by_position(roles: Mapping[Any, Any], known: Sequence[str | int]) -> dict[i
         elif isinstance(key, int) and -len(known) <= key < len(known):
             place = key % len(known)
         else:
-            near = difflib.get_close_matches(str(key), [str(name) for name in known], 1, 0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"columns names {key!r}, which X does not have.{hint}")
+            near = difflib.get_close_matches(shown(key), [shown(name) for name in known], 1, 0.5)
+            hint = f" Did you mean {quoted(near[0])}?" if near else ""
+            raise ValueError(f"columns names {quoted(key)}, which X does not have.{hint}")
         parts = parse_role(role)
         if parts is None:
             known_roles = ", ".join(ROLES)
-            raise ValueError(f"columns has the unknown role {role!r}; roles are {known_roles}.")
+            raise ValueError(
+                f"columns has the unknown role {quoted(role)}; roles are {known_roles}."
+            )
         found[place] = parts
     return found
 
 
 def _decided(cells: Cells, role: Role | None) -> Column:
     """What a column holds, by its role or by its cells."""
+    if role != ("ignore",) and len(cells.values) > 1 and not _present(cells):
+        raise ValueError(f"{cells.label} contains NaN only: it has no values.")
     if role is None:
         return _guessed(cells)
     if role == ("ignore",):
@@ -297,6 +303,8 @@ def _category(cells: Cells, most: int) -> Column:
     counts: dict[Any, int] = {}
     for cell in present:
         level = level_of(cell)
+        if level not in counts:
+            check_unicode(level, f"{cells.label} holds")
         counts[level] = counts.get(level, 0) + 1
     free = most == MOST_LEVELS and len(counts) * LEAST_ROWS > len(present)
     if len(counts) > most or free:
@@ -314,5 +322,5 @@ def _refusal(cells: Cells, levels: int, most: int) -> str:
     if most == MOST_DECLARED:
         return f"{found}, and a category may have {most}. Leave it out, or group its values."
     few = f"more than a category has (up to {most}, each in {LEAST_ROWS} rows on average)"
-    what = f'"ignore" or "category" in columns={{{cells.name!r}: ...}}'
+    what = f'"ignore" or "category" in columns={{{quoted(cells.name)}: ...}}'
     return f"{found}, {few}. Leave it out, or state its role, {what}."

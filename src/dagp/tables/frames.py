@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from sklearn import get_config
 
+from dagp.core.text import quoted
 from dagp.core.typing import Bool, Float, Table
 from dagp.tables.reading import row_names
 from dagp.tables.validation import check_finite, check_inputs, input_labels
@@ -47,7 +48,7 @@ class RowsToPredict(NamedTuple):
         """Values in the form asked for; None is that of scikit-learn's ``transform_output``."""
         kind = get_config()["transform_output"] if output is None else output
         if output is not None and kind not in OUTPUTS:
-            raise ValueError(f"output must be one of {OUTPUTS} or None, got {output!r}.")
+            raise ValueError(f"output must be one of {OUTPUTS} or None, got {quoted(output)}.")
         if kind not in ("pandas", "polars"):
             return values
         cells = dict(zip(columns, values.reshape(len(values), -1).T, strict=True))
@@ -55,7 +56,7 @@ class RowsToPredict(NamedTuple):
             library = importlib.import_module(kind)
         except ModuleNotFoundError as missing:
             raise ModuleNotFoundError(
-                f"output={kind!r} needs {kind}: pip install {kind}."
+                f"output={quoted(kind)} needs {kind}: pip install {kind}."
             ) from missing
         if kind == "polars":
             return library.DataFrame(cells)

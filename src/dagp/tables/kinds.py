@@ -13,6 +13,7 @@ import numpy as np
 
 from dagp.core.errors import warn
 from dagp.core.tags import storable
+from dagp.core.text import shown
 from dagp.core.typing import Float
 from dagp.tables.reading import Cells, is_missing, numbers
 
@@ -264,7 +265,7 @@ def _listed(levels: Sequence[Any] | set[Any]) -> str:
     """The first levels, in words."""
     ordered = sorted(levels, key=level_order) if isinstance(levels, set) else list(levels)
     more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return ", ".join(str(level)[:40] for level in ordered[:_SHOWN]) + more
+    return ", ".join(shown(level, 40) for level in ordered[:_SHOWN]) + more
 
 
 def level_order(level: Any) -> tuple[bool, Any]:

@@ -10,6 +10,7 @@ import narwhals as nw
 import numpy as np
 from scipy.sparse import issparse
 
+from dagp.core.text import is_unicode, one_line, quoted
 from dagp.core.typing import Table
 
 _TEXT = "encode it as numbers or leave it out"
@@ -18,7 +19,8 @@ _TIME = "convert it to a number first, such as seconds since the first row"
 
 def names(table: Table) -> Sequence[str] | None:
     """Column names of a data frame; None for other tables."""
-    return getattr(_frame(table), "columns", None)
+    found = getattr(_frame(table), "columns", None)
+    return None if found is None else _writable(found)
 
 
 def output_names(table: Table) -> list[str] | None:
@@ -26,8 +28,21 @@ def output_names(table: Table) -> list[str] | None:
     frame = _frame(table)
     if isinstance(frame, nw.Series):
         # pandas calls a series of no name None, polars calls it "".
-        return [str(frame.name)] if frame.name not in (None, "") else None
-    return None if frame is None else [str(name) for name in frame.columns]
+        return _writable([str(frame.name)]) if frame.name not in (None, "") else None
+    return None if frame is None else _writable([str(name) for name in frame.columns])
+
+
+def _writable(found: Sequence[Any]) -> list[Any]:
+    """Names, if they can be written to files."""
+    for name in found:
+        check_unicode(name, "a column has the name")
+    return list(found)
+
+
+def check_unicode(word: Any, what: str) -> None:
+    """Raise for text that cannot be written to a file."""
+    if not is_unicode(word):
+        raise ValueError(f"{what} {quoted(word)}, which is not Unicode text: replace it.")
 
 
 def row_names(table: Table, rows: int) -> np.ndarray:
@@ -58,7 +73,7 @@ def readable(table: Table, name: str) -> Any:
         raise ValueError(f"{name} is a lazy frame; collect() it first.")
     single = isinstance(frame, nw.Series)
     columns = [frame] if single else list(frame.iter_columns())
-    labels = [f"column {column.name!r} of {name}" for column in columns]
+    labels = [f"column {quoted(column.name)} of {name}" for column in columns]
     for column, label in zip(columns, labels, strict=True):
         _check_type(column, label)
     if columns and all(column.dtype.is_numeric() for column in columns):
@@ -108,7 +123,7 @@ def cells_of(table: Table, name: str) -> list[Cells]:
     """The columns of a table as they are."""
     frame = _frame(table)
     if frame is not None:
-        return [_cells(c, f"column {c.name!r} of {name}") for c in frame.iter_columns()]
+        return [_cells(c, f"column {quoted(c.name)} of {name}") for c in frame.iter_columns()]
     array = _objects(table)
     if array.dtype.kind == "O" or array.dtype.kind in "mM":
         columns = list(array.T)
@@ -229,9 +244,10 @@ def numbers(cells: np.ndarray, label: Any) -> np.ndarray:
 def _cell_error(cell: Any, label: str, row: str, error: Exception) -> Exception:
     """The error for a cell that is not a number."""
     if isinstance(cell, str | bytes):
-        return ValueError(f"{label} holds text ({cell[:40]!r} in {row}); {_TEXT}.")
+        return ValueError(f"{label} holds text ({quoted(cell)} in {row}); {_TEXT}.")
     if isinstance(cell, complex | np.complexfloating):
         return ValueError(f"Complex data not supported: {label} has {cell} in {row}.")
     if hasattr(cell, "year") or hasattr(cell, "total_seconds"):
         return ValueError(f"{label} holds dates or times; {_TIME}.")
-    return type(error)(f"{label}, {row}: {str(error).rstrip('.')}.")
+    kind = ValueError if isinstance(error, OverflowError) else type(error)
+    return kind(f"{label}, {row}: {one_line(str(error)).rstrip('.')}.")

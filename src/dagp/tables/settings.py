@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagp.core.precision import DTYPES
+from dagp.core.text import quoted
 from dagp.inference.concrete import Concrete
 from dagp.model.gp import GP
 from dagp.model.parameters import parameters_of
@@ -21,6 +22,12 @@ AUTO_PROCESSES = 6
 """Number of processes that ``n_processes="auto"`` starts with."""
 
 
+MOST_STARTS = 10_000
+"""Each start is a model in memory before the race begins."""
+_MOST = 2**31 - 1
+"""Largest count: steps and rows are counted in 32 bits."""
+
+
 class Constraint(NamedTuple):
     """Condition on a parameter, with its wording for errors."""
 
@@ -30,24 +37,28 @@ class Constraint(NamedTuple):
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and 1 <= int(value) <= _MOST
 
 
 def _not_negative(value: Any) -> bool:
-    return isinstance(value, Real) and float(value) >= 0
+    # Compared as it is: not every whole number can be converted to floating point.
+    number: Any = value
+    return isinstance(value, Real) and bool(number >= 0)
 
 
 def _functions(value: Any) -> bool:
     return isinstance(value, Sequence) and all(map(callable, value))
 
 
-_COUNT = "be a whole number of at least 1"
+_COUNT = f"be a whole number from 1 to {_MOST}"
 CONSTRAINTS = {
     "n_processes": Constraint(
         lambda v: v == "auto" or (_whole(v) and int(v) <= MOST_PROCESSES),
-        f'{_COUNT} and at most {MOST_PROCESSES}, or "auto"',
+        f'be a whole number from 1 to {MOST_PROCESSES}, or "auto"',
     ),
-    "n_init": Constraint(_whole, _COUNT),
+    "n_init": Constraint(
+        lambda v: _whole(v) and int(v) <= MOST_STARTS, f"be a whole number from 1 to {MOST_STARTS}"
+    ),
     "max_iter": Constraint(_whole, _COUNT),
     "batch_size": Constraint(lambda v: v is None or _whole(v), f"{_COUNT} or None"),
     "tol": Constraint(_not_negative, "be a non-negative number"),
@@ -77,7 +88,7 @@ def check_settings(estimator: Any) -> list[ProcessPrior]:
         if name == "n_processes" and isinstance(estimator.processes, Sequence):
             continue
         if not constraint.holds(value):
-            raise ValueError(f"{name} must {constraint.expected}, got {value!r}.")
+            raise ValueError(f"{name} must {constraint.expected}, got {quoted(value)}.")
     if isinstance(estimator.inference, Concrete):
         estimator.inference.check()
     if estimator.checkpoint is not None:
@@ -98,7 +109,7 @@ def process_priors(processes: Any, n_processes: int | str) -> list[ProcessPrior]
     for k, prior in enumerate(priors):
         if not isinstance(prior, ProcessPrior):
             expected = "must be a GP, DeepGP, Noise, Uniform or another ProcessPrior"
-            raise ValueError(f"processes[{k}] {expected}, got {prior!r}.")
+            raise ValueError(f"processes[{k}] {expected}, got {quoted(prior)}.")
     _check_ties(priors)
     return priors
 
@@ -112,4 +123,6 @@ def _check_ties(priors: list[ProcessPrior]) -> None:
                 continue
             first = initial.setdefault(node.tie, node.raw)
             if np.shape(first) != np.shape(node.raw) or np.any(first != node.raw):
-                raise ValueError(f"Parameters tied by {node.tie!r} must have one initial value.")
+                raise ValueError(
+                    f"Parameters tied by {quoted(node.tie)} must have one initial value."
+                )

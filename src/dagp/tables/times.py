@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dagp.core.tags import storable
+from dagp.core.text import quoted
 from dagp.tables.kinds import ROUND, Column, Encoded
 from dagp.tables.reading import Cells, is_missing
 
@@ -137,7 +138,9 @@ def time_values(cells: Cells) -> tuple[np.ndarray, str, bool]:
             values[row] = convert(cell)
         except ValueError as error:
             wanted = "which is not a date or time, such as 2026-01-31 or 2026-01-31 08:30"
-            raise ValueError(f"{cells.label} holds {cell!r} in row {row}, {wanted}.") from error
+            raise ValueError(
+                f"{cells.label} holds {quoted(cell)} in row {row}, {wanted}."
+            ) from error
     return values, holds, any(_zone(cell) for cell in present)
 
 

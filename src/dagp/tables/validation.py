@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
+from dagp.core.text import quoted, shown
 from dagp.core.typing import Bool, Float, Int, Table
 from dagp.inference.standardize import FAR, Sample, Units
 from dagp.tables.columns import Columns
@@ -134,7 +135,11 @@ def check_data(
     if labels is not None and estimator.n_processes == "auto":
         raise ValueError('labels name processes: n_processes must be a number, got "auto".')
     labels = check_labels(labels, len(X), processes, called)
-    used = np.full(len(X), True) if finite else usable_rows(X, y, called)
+    used = (
+        np.full(len(X), True)
+        if finite
+        else usable_rows(X, y, called, input_labels(estimator, table))
+    )
     sample = Sample(X, y.reshape(len(y), -1), weight, labels)
     sample = sample if used.all() else sample.take(used)
     return GivenRows(called, used, sample, y.ndim == 1)
@@ -159,9 +164,9 @@ def check_spread(given: GivenRows, units: Units, dtype: str) -> None:
     if np.any(wild):
         row, column = (int(i) for i in np.argwhere(wild)[0])
         raise ValueError(
-            f"y is {sample.y[row, column]:.0e} in row {given.name(row)}, but most of it spreads "
-            f"over about {unit[column]:.0e}: its square exceeds {dtype}. Correct that row, or "
-            "leave it out."
+            f"y is {sample.y[row, column]:.0e} in row {shown(given.name(row))}, but most of it "
+            f"spreads over about {unit[column]:.0e}: its square exceeds {dtype}. Correct that row, "
+            "or leave it out."
         )
     if np.mean(np.abs(units.standard_x(sample.X)).max(axis=1) >= FAR) > _MOST_FAR:
         raise ValueError(
@@ -171,13 +176,18 @@ def check_spread(given: GivenRows, units: Units, dtype: str) -> None:
 
 
 def usable_rows(
-    X: np.ndarray, y: np.ndarray, rows: np.ndarray | None = None
+    X: np.ndarray,
+    y: np.ndarray,
+    rows: np.ndarray | None = None,
+    columns: Sequence[Any] | None = None,
 ) -> Bool[np.ndarray, " N"]:
     """Mask of the rows with all inputs and some output; raises for infinities in these. `rows` is
-    what they are called."""
+    what they are called, `columns` what the inputs are."""
     there = np.logical_not(np.isnan(y.reshape(len(y), -1)))
     used = np.logical_not(np.isnan(X).any(axis=1)) & there.any(axis=1)
     if not used.any():
+        _check_values(X, "X", columns)
+        _check_values(y, "y", None)
         raise ValueError("Every row holds a NaN in X or y: no rows are left.")
     empty = np.flatnonzero(~there[used].any(axis=0))
     if empty.size:
@@ -201,11 +211,11 @@ def check_weights(
     weight = _one_per_row(sample_weight, "sample_weight", rows)
     bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
     if bad.size:
-        found = f"row {called[bad[0]]} has {weight[bad[0]]}"
+        found = f"row {shown(called[bad[0]])} has {weight[bad[0]]}"
         raise ValueError(f"sample_weight must be finite and non-negative, {found}.")
     if np.any(bad := weight > HEAVIEST):
         row = int(np.argmax(bad))
-        found = f"row {called[row]} has {weight[row]:.0e}"
+        found = f"row {shown(called[row])} has {weight[row]:.0e}"
         raise ValueError(f"sample_weight must not exceed {HEAVIEST:.0e}, {found}: rescale it.")
     if not np.any(weight > 0):
         raise ValueError("sample_weight is zero in every row: no rows are left.")
@@ -225,7 +235,9 @@ def check_labels(
     bad = np.flatnonzero((whole != given) | (whole < -1) | (whole >= processes))
     if bad.size:
         expected = f"-1 (unknown) or a process from 0 to {processes - 1}"
-        raise ValueError(f"labels must be {expected}, row {called[bad[0]]} has {given[bad[0]]:g}.")
+        raise ValueError(
+            f"labels must be {expected}, row {shown(called[bad[0]])} has {given[bad[0]]:g}."
+        )
     return whole
 
 
@@ -233,7 +245,7 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     """Values of at least one dimension as float64."""
     cells = readable(values, name)
     if np.ndim(cells) == 0:
-        raise ValueError(f"{name} must have a number for every row, got {values!r}.")
+        raise ValueError(f"{name} must have a number for every row, got {quoted(values)}.")
     return check_array(
         cells, dtype="float64", ensure_2d=False, ensure_all_finite=False, input_name=name
     )
@@ -256,18 +268,31 @@ def _check_length(array: np.ndarray, name: str, rows: int) -> None:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {found}.")
 
 
+def _check_values(array: np.ndarray, name: str, columns: Sequence[Any] | None) -> None:
+    """Raise for columns that are empty altogether."""
+    if len(array) < 2:
+        return
+    never = np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=0))
+    if never.size:
+        which = ", ".join(quoted(columns[i] if columns else int(i)) for i in never[:8])
+        more = f" and {never.size - 8} more" if never.size > 8 else ""
+        where = f" in column {which}{more}" if array.ndim > 1 else ""
+        raise ValueError(f"Input {name} contains NaN only: it has no values{where}.")
+
+
 def check_finite(
     array: np.ndarray, name: str, columns: Sequence[Any] | None, rows: np.ndarray | None = None
 ) -> None:
     """Raise for NaN or infinity, naming the first cell as the user does."""
     if np.all(np.isfinite(array)):
         return
+    _check_values(array, name, columns)
     table = array.reshape(len(array), -1)
     word = "NaN" if np.isnan(table).any() else "infinity"
     wrong = np.isnan(table) if word == "NaN" else np.isinf(table)
     row, column = (int(i) for i in np.argwhere(wrong)[0])
-    label = repr(columns[column]) if columns else str(column)
-    called = row if rows is None else rows[row]
+    label = quoted(columns[column]) if columns else str(column)
+    called = row if rows is None else shown(rows[row])
     where = f"row {called}" if array.ndim == 1 else f"row {called}, column {label}"
     hint = " (missing='drop' leaves such rows out)" if word == "NaN" else ""
     found = f"{int(wrong.sum())} value(s), the first in {where}"
