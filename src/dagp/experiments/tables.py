@@ -42,7 +42,9 @@ def _table(experiment: Experiment, metric: str, rows: list[Row], columns: list[s
     rows = [row for row in rows if row["variant"] in variants]
     if not rows:
         return ""
-    models = [m for m in experiment.competitors if any(row["model"] == m for row in rows)]
+    known = {row["model"] for row in rows}
+    known |= {m for quantity, v, m in experiment.published if quantity == metric and v in variants}
+    models = [model for model in experiment.competitors if model in known]
 
     def cell(model: str, variant: str) -> str:
         own = [row[metric] for row in rows if (row["model"], row["variant"]) == (model, variant)]
