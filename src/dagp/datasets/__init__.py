@@ -12,8 +12,10 @@ from dagp.datasets.harder import crossings, heteroscedastic, rare, steps, switch
 from dagp.datasets.paper import cartpole, multimodal, noise_separation
 from dagp.datasets.surfaces import sheets
 from dagp.datasets.turbine import turbine
+from dagp.datasets.wetchicken import WetChicken, wet_chicken
 
 __all__ = [
+    "WetChicken",
     "cartpole",
     "crossings",
     "heteroscedastic",
@@ -25,4 +27,5 @@ __all__ = [
     "switch",
     "trajectories",
     "turbine",
+    "wet_chicken",
 ]
