@@ -21,6 +21,7 @@ ROOMS = (
     "fitting",
     "predictions",
     "estimator",
+    "dynamics",
     "datasets",
     "scoring",
     "distributed",

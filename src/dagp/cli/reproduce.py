@@ -21,6 +21,7 @@ class ExperimentName(StrEnum):
     noise = "noise"
     multimodal = "multimodal"
     cartpole = "cartpole"
+    wetchicken = "wetchicken"
     capabilities = "capabilities"
     all = "all"
 

@@ -78,6 +78,26 @@ class WetChicken:
         over = self.drift(states, actions)[:, 0] + reach - LENGTH
         return np.clip(over / (2 * reach), 0.0, 1.0)
 
+    def drifting(
+        self, states: Any, actions: Any
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+        """Mean and standard deviation of the next x of a canoe that does not drop.
+
+        Parameters
+        ----------
+        states, actions : array-like of shape (N, 2)
+        """
+        centre, reach = self.drift(states, actions)[:, 0], self.turbulence(states)
+        low, high = centre - reach, np.minimum(centre + reach, LENGTH)
+        # Where a drop is certain, high is below low: as if it were just avoided.
+        low = np.minimum(low, high - 1e-9)
+        begin, width = np.maximum(low, 0.0), high - low
+        mean = (high**2 - begin**2) / 2 / width
+        square = (high**3 - begin**3) / 3 / width
+        ashore = high <= 0
+        mean, square = np.where(ashore, 0.0, mean), np.where(ashore, 0.0, square)
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
     def restart_probability(self, states: Any, actions: Any) -> Float[np.ndarray, " N"]:
         """Probability that the next state is (0, 0): after a drop, or ashore in that corner.
 

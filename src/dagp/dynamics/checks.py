@@ -56,6 +56,28 @@ def interval(name: str, bounds: Any, columns: int) -> tuple[np.ndarray, np.ndarr
     return low, high
 
 
+def periods(given: Any, columns: int) -> Float[np.ndarray, " C"]:
+    """Period of every column; infinite where there is none."""
+    if given is None:
+        return np.full(columns, np.inf)
+    try:
+        found = np.array([np.inf if period is None else period for period in given], np.float64)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    if found.shape != (columns,) or not np.all(found > 0):
+        raise ValueError(
+            f"periods must hold a positive number, or None, for each of {columns} columns, got "
+            f"{given!r}."
+        )
+    return found
+
+
+def nearest(differences: np.ndarray, period: np.ndarray) -> np.ndarray:
+    """Differences of states, of the shorter way round where a state has a period."""
+    finite = np.where(np.isinf(period), 1.0, period)
+    return differences - np.where(np.isinf(period), 0.0, finite * np.round(differences / finite))
+
+
 def inside(name: str, values: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     """Raise where a row of a table exceeds bounds."""
     room = _ROUNDING * np.where(np.isfinite(high - low), high - low, 1.0)

@@ -74,9 +74,10 @@ class Rollout:
 
 @eqx.filter_jit
 def _compiled(
-    dynamics: Dynamics, policy: Policy, start: States, key: Array, horizon: int
+    dynamics: Dynamics, policy: Policy, start: States, key: Array, horizon: int, keep: bool
 ) -> Steps:
-    return simulate(dynamics, policy.function, policy.parameters, start, horizon, key)
+    act, parameters = policy.function, policy.parameters
+    return simulate(dynamics, act, parameters, start, horizon, key, keep=keep)
 
 
 @eqx.filter_jit
@@ -85,9 +86,11 @@ def _begin(dynamics: Dynamics, key: Array, count: int) -> Any:
 
 
 @eqx.filter_jit
-def one_step(dynamics: Dynamics, drawn: Any, states: States, actions: Array, key: Array) -> Steps:
-    """One step of every trajectory, compiled."""
-    return advance(dynamics, drawn, states, actions, key)
+def one_step(
+    dynamics: Dynamics, drawn: Any, states: States, actions: Array, key: Array, before: Any = None
+) -> Steps:
+    """One step of every trajectory, compiled; see `advance`."""
+    return advance(dynamics, drawn, states, actions, key, before=before)
 
 
 def _no_action(parameters: Any, state: Any) -> Any:
@@ -107,11 +110,14 @@ def roll_out(
     n_samples: int,
     random_state: RandomState,
     functions: Any,
+    regimes: Any,
 ) -> Rollout:
     """As `TransitionModel.rollout`."""
     check_is_fitted(model, "model_")
     horizon, n_samples = checks.whole("horizon", horizon), checks.whole("n_samples", n_samples)
-    begin = np.asarray(start, np.float64)
+    if regimes not in ("step", "trajectory"):
+        raise ValueError(f'regimes must be "step" or "trajectory", got {regimes!r}.')
+    begin, keep = np.asarray(start, np.float64), regimes == "trajectory"
     states = checks.table("start", np.atleast_2d(begin), model.n_states_)
     checks.inside("start", states, *checks.interval("bounds", model.bounds, model.n_states_))
     if policy is None:
@@ -124,9 +130,9 @@ def roll_out(
         key = key_of(random_state)
         if isinstance(policy, Policy):
             _check_width(policy, states[0], model.n_actions_)
-            steps = _compiled(dynamics, policy, many, key, horizon)
+            steps = _compiled(dynamics, policy, many, key, horizon, keep)
         else:
-            steps = _with_numpy(dynamics, policy, many, key, horizon, model)
+            steps = _with_numpy(dynamics, policy, many, key, horizon, keep, model)
         steps = Steps(*(np.asarray(part) for part in steps))
     checks.actions(steps.actions, steps.states, *model.action_bounds_.T)
     X = np.concatenate([steps.states, steps.actions], axis=2)
@@ -157,12 +163,14 @@ def _with_numpy(
     start: np.ndarray,
     key: Array,
     horizon: int,
+    keep: bool,
     model: "TransitionModel",
 ) -> Steps:
     """As `simulate`, step by step, with actions from a NumPy function."""
     begin_key, step_key = jax.random.split(key)
     drawn = _begin(dynamics, begin_key, len(start))
     states, found = start, []
+    before = np.full(len(start), -1) if keep else None
     for own in jax.random.split(step_key, horizon):
         actions = np.asarray(policy(states), np.float64)
         if actions.shape != (len(start), model.n_actions_):
@@ -171,7 +179,8 @@ def _with_numpy(
                 f"states of shape {states.shape}, got {actions.shape}."
             )
         checks.actions(actions[None], states[None], *model.action_bounds_.T)
-        steps = one_step(dynamics, drawn, states, actions, own)
+        steps = one_step(dynamics, drawn, states, actions, own, before)
         states = np.asarray(steps.next_states)
+        before = np.asarray(steps.regimes) if keep else None
         found.append(steps)
     return Steps(*(np.stack(parts) for parts in zip(*found, strict=True)))

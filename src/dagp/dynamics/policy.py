@@ -1,5 +1,6 @@
 """Policies: JAX functions of parameters and a state, with their parameters."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,16 +95,15 @@ def network_policy(
     bounds = np.asarray(action_bounds, np.float64)
     if bounds.ndim != 2 or bounds.shape[1] != 2 or not np.all(np.isfinite(bounds)):
         raise ValueError(
-            f"action_bounds must be finite pairs (low, high), one per action, got {action_bounds!r}."
+            f"action_bounds must be finite pairs (low, high), one per action, got "
+            f"{action_bounds!r}."
         )
     unit = seen.std(axis=0)
-    network = Network(
-        seen.mean(axis=0), np.where(unit > 0, unit, 1.0), bounds[:, 0], bounds[:, 1]
-    )
+    network = Network(seen.mean(axis=0), np.where(unit > 0, unit, 1.0), bounds[:, 0], bounds[:, 1])
     rng = as_random_state(random_state)
     sizes = [seen.shape[1], *map(int, hidden), len(bounds)]
     layers = []
-    for i, (before, after) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (before, after) in enumerate(itertools.pairwise(sizes)):
         # He's initialisation; small at the end, so that first actions are near the middle.
         std = np.sqrt(2 / before) * (0.1 if i == len(sizes) - 2 else 1.0)
         layers.append((std * rng.standard_normal((before, after)), np.zeros(after)))

@@ -4,6 +4,7 @@ Regimes are differentiated by the score function. Measured at the same cost, on 
 benchmark, the error of such a gradient is a quarter of that of a straight-through relaxation.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,8 +31,13 @@ PATIENCE = 4
 """Blocks without a higher return after which a start ends."""
 BATCH = 25
 """Starts of roll-outs per gradient step."""
-FRESH = 2000
+FRESH = 1000
 """Starts of roll-outs per evaluation, one trajectory each."""
+LONGER = 4
+"""Length of the roll-outs of an evaluation, in horizons."""
+VISITED = 0.5
+"""Share of the starts of gradient steps that are states where roll-outs of the last evaluation
+ended: a policy has to act well where it leads to, not only where the data are."""
 
 
 class Improved(NamedTuple):
@@ -39,11 +45,35 @@ class Improved(NamedTuple):
 
     policy: Policy
     value: float
-    """Expected discounted return under the model, on roll-outs not used in the search."""
+    """Mean reward per step that the model expects, on roll-outs not used in the search, of four
+    times its horizon."""
     value_std: float
     """Standard error of that mean, of the roll-outs alone: not the error of the model."""
     history: list[list[float]]
-    """Return on fresh roll-outs after each block of steps, for every start."""
+    """That mean on fresh roll-outs after each block of steps, for every start."""
+
+
+@functools.cache
+def _adam(rate: float) -> optax.GradientTransformation:
+    # One object for each rate, so that programs are compiled once.
+    return optax.adam(rate)
+
+
+class Starts:
+    """Draws states from which roll-outs start, and keys for these."""
+
+    def __init__(self, states: Float[np.ndarray, "N S"], rng: np.random.RandomState):
+        self.states, self.rng = states, rng
+
+    def draw(
+        self, *shape: int, visited: Float[np.ndarray, "F S"] | None = None
+    ) -> tuple[Float[np.ndarray, "*shape S"], Array]:
+        """States of this shape, some of them among those `visited`, and a key."""
+        chosen = self.states[self.rng.randint(len(self.states), size=shape)]
+        if visited is not None:
+            others = visited[self.rng.randint(len(visited), size=shape)]
+            chosen = np.where(self.rng.uniform(size=(*shape, 1)) < VISITED, others, chosen)
+        return chosen, jax.random.key(int(self.rng.randint(2**31 - 1)))
 
 
 class Task(NamedTuple):
@@ -51,7 +81,6 @@ class Task(NamedTuple):
 
     dynamics: Dynamics
     reward: Reward
-    starts: States
     discount: float
     horizon: int
     n_samples: int
@@ -75,8 +104,9 @@ def improve_policy(
 ) -> Improved:
     """Search for the policy with the highest expected return under a model.
 
-    Follows gradients of the discounted return through sampled roll-outs, with Adam. Each start of
-    the search ends when the return on fresh roll-outs has stopped rising; the best is returned.
+    Follows gradients of the discounted return through sampled roll-outs, with Adam. They start from
+    given states and, as many, from states that the policy leads to. Each start of the search ends
+    when the reward of fresh, longer roll-outs has stopped rising; the best is returned.
 
     Parameters
     ----------
@@ -128,22 +158,22 @@ def improve_policy(
     task = Task(
         model.dynamics(functions),
         reward,
-        pool,
         float(discount),
         checks.whole("horizon", horizon),
         checks.whole("n_samples", n_samples),
-        optax.adam(learning_rate),
+        _adam(float(learning_rate)),
     )
     checks.whole("max_iter", max_iter)
+    draws = Starts(pool, rng)
     candidates = _candidates(policy, model, checks.whole("n_init", n_init), rng)
     with numerics():
         _check_task(task, candidates[0], model)
-        trained = [_train(task, start, max_iter, rng) for start in candidates]
+        trained = [_train(task, start, max_iter, draws) for start in candidates]
         # All are compared on the same roll-outs, and the best is valued on others.
-        key = _key(rng)
-        scores = [float(_fresh(task, found, key)[0]) for found, _ in trained]
+        fresh = draws.draw(FRESH)
+        scores = [float(_fresh(task, found, *fresh)[0]) for found, _ in trained]
         best = trained[int(np.argmax(scores))][0]
-        value, error = _fresh(task, best, _key(rng))
+        value, error, _ = _fresh(task, best, *draws.draw(FRESH))
     best = jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, best)
     return Improved(best, float(value), float(error), [history for _, history in trained])
 
@@ -181,17 +211,17 @@ def _check_task(task: Task, policy: Policy, model: "TransitionModel") -> None:
         )
 
 
-def _train(
-    task: Task, policy: Policy, max_iter: int, rng: np.random.RandomState
-) -> tuple[Policy, list[float]]:
+def _train(task: Task, policy: Policy, max_iter: int, draws: Starts) -> tuple[Policy, list[float]]:
     """Gradient steps in blocks until fresh roll-outs say that the return does not rise."""
     state = task.optimiser.init(policy.parameters)
-    best, history, behind = policy, [], 0
+    best, history, behind, visited = policy, [], 0, None
     # The same roll-outs for all of its evaluations: their differences are then less noisy.
-    fresh = _key(rng)
+    fresh = draws.draw(FRESH)
     for _ in range(-(-max_iter // BLOCK)):
-        policy, state = _block(task, policy, state, _key(rng))
-        value = float(_fresh(task, policy, fresh)[0])
+        begin = draws.draw(BLOCK, BATCH, visited=visited)
+        policy, state = _block(task, policy, state, *begin)
+        mean, _, ends = _fresh(task, policy, *fresh)
+        value, visited = float(mean), np.asarray(ends)
         if not np.isfinite(value):
             raise ValueError(
                 "The return of a roll-out is not finite: the policy or the reward is NaN or "
@@ -206,39 +236,33 @@ def _train(
 
 
 @eqx.filter_jit
-def _block(task: Task, policy: Policy, state: Any, key: Array) -> tuple[Policy, Any]:
+def _block(
+    task: Task, policy: Policy, state: Any, starts: Float[Array, "L B S"], key: Array
+) -> tuple[Policy, Any]:
     """Some gradient steps, each on roll-outs of its own."""
 
-    def loss(parameters: Any, own: Array) -> Scalar:
-        start_key, path_key = jax.random.split(own)
-        start = jax.random.choice(start_key, jnp.asarray(task.starts), (BATCH,))
+    def loss(parameters: Any, start: States, own: Array) -> Scalar:
         many = jnp.repeat(start, task.n_samples, axis=0)
-        steps = simulate(task.dynamics, policy.function, parameters, many, task.horizon, path_key)
+        steps = simulate(task.dynamics, policy.function, parameters, many, task.horizon, own)
         rewards = discounted(steps, task.reward, task.discount)
-        return -surrogate(steps, rewards, BATCH, score=True)
+        return -surrogate(steps, rewards, len(start), score=True)
 
-    def step(carry: tuple[Any, Any], own: Array) -> tuple[tuple[Any, Any], None]:
+    def step(carry: tuple[Any, Any], own: tuple[Array, Array]) -> tuple[tuple[Any, Any], None]:
         parameters, state = carry
-        updates, state = task.optimiser.update(jax.grad(loss)(parameters, own), state, parameters)
+        slope = jax.grad(loss)(parameters, *own)
+        updates, state = task.optimiser.update(slope, state, parameters)
         return (optax.apply_updates(parameters, updates), state), None
 
-    keys = jax.random.split(key, BLOCK)
-    (parameters, state), _ = jax.lax.scan(step, (policy.parameters, state), keys)
+    each = (starts, jax.random.split(key, len(starts)))
+    (parameters, state), _ = jax.lax.scan(step, (policy.parameters, state), each)
     return Policy(policy.function, parameters), state
 
 
 @eqx.filter_jit
-def _fresh(
-    task: Task, policy: Policy, key: Array
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Mean return on roll-outs of their own, and its standard error."""
-    start_key, path_key = jax.random.split(key)
-    start = jax.random.choice(start_key, jnp.asarray(task.starts), (FRESH,))
+def _fresh(task: Task, policy: Policy, start: States, key: Array) -> tuple[Scalar, Scalar, States]:
+    """Mean reward per step of longer roll-outs, its standard error, and where they ended."""
     act, parameters = policy.function, policy.parameters
-    steps = simulate(task.dynamics, act, parameters, start, task.horizon, path_key)
-    returns = jnp.sum(discounted(steps, task.reward, task.discount), axis=0)
-    return jnp.mean(returns), jnp.std(returns) / np.sqrt(FRESH)
-
-
-def _key(rng: np.random.RandomState) -> Array:
-    return jax.random.key(int(rng.randint(2**31 - 1)))
+    steps = simulate(task.dynamics, act, parameters, start, LONGER * task.horizon, key)
+    rewards = jnp.mean(discounted(steps, task.reward, 1.0), axis=0)
+    error = jnp.std(rewards) / np.sqrt(len(start))
+    return jnp.mean(rewards), error, steps.next_states[-1]

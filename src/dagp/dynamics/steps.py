@@ -53,10 +53,20 @@ class Frame(NamedTuple):
     lower: Float[Array, " S"]
     upper: Float[Array, " S"]
     """Bounds of the states; infinite where there are none."""
+    period: Float[Array, " S"]
+    """Period of states such as angles, which then are between plus and minus half of it; infinite
+    for the others."""
     reset: Float[Array, " S"] | None
     """State after a reset; None without such a regime."""
     standing: Float[Array, ""]
     """One if outputs are differences of states, zero if they are states."""
+
+    def placed(self, states: Float[Array, "N K S"]) -> Float[Array, "N K S"]:
+        """States inside of their bounds and periods."""
+        # The period that is used must be finite: zero turns of infinity are not zero.
+        finite = jnp.where(jnp.isinf(self.period), 1.0, self.period)
+        around = jnp.where(jnp.isinf(self.period), 0.0, finite * jnp.round(states / finite))
+        return jnp.clip(states - around, self.lower, self.upper)
 
 
 class ModelDynamics(Dynamics):
@@ -103,7 +113,7 @@ class ModelDynamics(Dynamics):
         candidates = values + self.frame.standing * states[:, None]
         if self.reset_regime is not None:
             candidates = candidates.at[:, self.reset_regime].set(self.frame.reset)
-        return Outcomes(jnp.clip(candidates, self.frame.lower, self.frame.upper), weights)
+        return Outcomes(self.frame.placed(candidates), weights)
 
     def _predict_along(self, draws: Any, x: Float[Array, " D"]) -> tuple[Any, list[Components]]:
         """Prediction at one point, of the functions of one trajectory."""
@@ -125,9 +135,7 @@ class ModelDynamics(Dynamics):
         return jnp.stack(drawn, axis=1)
 
 
-def _predictive(
-    model: DataAssociation, X: Inputs
-) -> tuple[Float[Array, "N K"], list[Components]]:
+def _predictive(model: DataAssociation, X: Inputs) -> tuple[Float[Array, "N K"], list[Components]]:
     """Mixing weights and the components of each process, in their order."""
     marginals = model.marginals(model.project(X))
 

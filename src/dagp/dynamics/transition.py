@@ -43,6 +43,9 @@ class TransitionModel(BaseEstimator):
     bounds : sequence of S pairs (low, high), default=None
         Known bounds of the states, at which trajectories stop; None in a pair, or instead of a
         pair, is no bound.
+    periods : sequence of S floats or None, default=None
+        Periods of states such as angles, None for the others; these states are between plus and
+        minus half of their period.
     action_bounds : sequence of A pairs (low, high), default=None
         Allowed actions; None is the range of the training data.
     reset : array-like of shape (S,), default=None
@@ -86,12 +89,14 @@ class TransitionModel(BaseEstimator):
         *,
         differences: bool = True,
         bounds: Any = None,
+        periods: Any = None,
         action_bounds: Any = None,
         reset: Any = None,
     ):
         self.estimator = estimator
         self.differences = differences
         self.bounds = bounds
+        self.periods = periods
         self.action_bounds = action_bounds
         self.reset = reset
 
@@ -113,7 +118,9 @@ class TransitionModel(BaseEstimator):
         after = checks.table("next_states", next_states, before.shape[1])
         for name, other in (("actions", done), ("next_states", after)):
             if len(other) != len(before):
-                raise ValueError(f"{name} must have {len(before)} rows as states, got {len(other)}.")
+                raise ValueError(
+                    f"{name} must have {len(before)} rows as states, got {len(other)}."
+                )
         low, high = checks.interval("bounds", self.bounds, before.shape[1])
         checks.inside("states", before, low, high)
         checks.inside("next_states", after, low, high)
@@ -121,7 +128,10 @@ class TransitionModel(BaseEstimator):
         checks.inside("actions", done, *allowed)
         reset = self._checked_reset(before.shape[1])
         estimator = clone(DAGP() if self.estimator is None else self.estimator)
-        target = after - before if self.differences and reset is None else after
+        periods = checks.periods(self.periods, before.shape[1])
+        target = after
+        if self.differences and reset is None:
+            target = checks.nearest(after - before, periods)
         if reset is not None:
             estimator.set_params(processes=self._priors(estimator, before, done, after, reset))
         self.model_ = estimator.fit(np.hstack([before, done]), target, labels=labels)
@@ -195,11 +205,15 @@ class TransitionModel(BaseEstimator):
         low, high = checks.interval("bounds", self.bounds, self.n_states_)
         reset = self._checked_reset(self.n_states_)
         standing = np.asarray(float(self.differences and reset is None))
-        frame = Frame(low, high, reset, standing)
+        frame = Frame(low, high, checks.periods(self.periods, self.n_states_), reset, standing)
         posterior = self.model_.posterior_
         with numerics():
             return ModelDynamics.of(
-                posterior.model, posterior.units, frame, self.reset_regime_, functions == "trajectory"
+                posterior.model,
+                posterior.units,
+                frame,
+                self.reset_regime_,
+                functions == "trajectory",
             )
 
     def predict_regimes(self, states: Any, actions: Any = None) -> Float[np.ndarray, "N K"]:
@@ -225,6 +239,7 @@ class TransitionModel(BaseEstimator):
         random_state: RandomState = None,
         *,
         functions: Functions = "step",
+        regimes: Functions = "step",
     ) -> Rollout:
         """Trajectories from the whole posterior: functions, noise and regimes.
 
@@ -243,13 +258,16 @@ class TransitionModel(BaseEstimator):
         functions : {"step", "trajectory"}, default="step"
             Whether the value of a function is drawn anew at every step, or one function for a whole
             trajectory, so that the doubt about the model stays the same along it.
+        regimes : {"step", "trajectory"}, default="step"
+            Whether the regime is drawn at every step, or once for a whole trajectory: for data of
+            several systems, each of which stays what it is.
 
         Returns
         -------
         Rollout
             With arrays of shape (n_samples, T, …), or (n_samples, B, T, …) for several starts.
         """
-        return roll_out(self, policy, start, horizon, n_samples, random_state, functions)
+        return roll_out(self, policy, start, horizon, n_samples, random_state, functions, regimes)
 
     def save(self, path: str | Path) -> Path:
         """Write the fitted model to a file, which `DAGP.load` reads too.
@@ -263,6 +281,7 @@ class TransitionModel(BaseEstimator):
         about = {
             "differences": bool(self.differences),
             "bounds": np.stack([low, high]),
+            "periods": checks.periods(self.periods, self.n_states_),
             "action_bounds": np.stack(self._actions),
             "given_actions": self.action_bounds is not None,
             "reset": self._checked_reset(self.n_states_),
@@ -286,6 +305,7 @@ class TransitionModel(BaseEstimator):
                 clone(estimator),
                 differences=about["differences"],
                 bounds=_pairs(about["bounds"]),
+                periods=about["periods"].tolist(),
                 action_bounds=_pairs(about["action_bounds"]) if about["given_actions"] else None,
                 reset=about["reset"],
             )
@@ -304,6 +324,7 @@ class TransitionModel(BaseEstimator):
             raise ValueError("states and actions are not the columns of the model")
         checks.table("states", self.states_)
         checks.interval("bounds", self.bounds, self.n_states_)
+        checks.periods(self.periods, self.n_states_)
         checks.interval("action_bounds", self.action_bounds, self.n_actions_)
         regime = self.reset_regime_
         if (self._checked_reset(self.n_states_) is None and regime is not None) or (
@@ -314,5 +335,3 @@ class TransitionModel(BaseEstimator):
 
 def _pairs(ends: Float[np.ndarray, "2 C"]) -> Sequence[tuple[float, float]]:
     return [(float(low), float(high)) for low, high in ends.T]
-
-

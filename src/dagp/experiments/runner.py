@@ -19,8 +19,11 @@ from dagp.experiments.cartpole import CARTPOLE
 from dagp.experiments.experiment import Experiment, Row
 from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
+from dagp.experiments.wetchicken import WETCHICKEN
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE)}
+EXPERIMENTS = {
+    experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE, WETCHICKEN)
+}
 FIRST_SEED = 100
 """Smaller seeds are reserved for tuning."""
 Callback = Callable[[int, int, Row], Any]
