@@ -9,12 +9,13 @@ and ``random_state``, a seed or random generator.
 """
 
 from dagp.datasets.harder import crossings, heteroscedastic, rare, steps, switch, trajectories
-from dagp.datasets.paper import cartpole, multimodal, noise_separation
+from dagp.datasets.paper import CartPole, cartpole, multimodal, noise_separation
 from dagp.datasets.surfaces import sheets
 from dagp.datasets.turbine import turbine
 from dagp.datasets.wetchicken import WetChicken, wet_chicken
 
 __all__ = [
+    "CartPole",
     "WetChicken",
     "cartpole",
     "crossings",

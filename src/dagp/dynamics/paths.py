@@ -81,7 +81,8 @@ def _compiled(
 
 
 @eqx.filter_jit
-def _begin(dynamics: Dynamics, key: Array, count: int) -> Any:
+def begin_paths(dynamics: Dynamics, key: Array, count: int) -> Any:
+    """What is drawn once for each trajectory, compiled."""
     return dynamics.begin(key, count)
 
 
@@ -168,7 +169,7 @@ def _with_numpy(
 ) -> Steps:
     """As `simulate`, step by step, with actions from a NumPy function."""
     begin_key, step_key = jax.random.split(key)
-    drawn = _begin(dynamics, begin_key, len(start))
+    drawn = begin_paths(dynamics, begin_key, len(start))
     states, found = start, []
     before = np.full(len(start), -1) if keep else None
     for own in jax.random.split(step_key, horizon):

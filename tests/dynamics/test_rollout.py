@@ -1,0 +1,230 @@
+"""Roll-outs against closed forms: moments, frequencies, covariances and gradients."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dagp import DAGP, GP, fixed, kernels
+from dagp.core.precision import numerics
+from dagp.dynamics import Policy, TransitionModel, network_policy
+from dagp.dynamics.functions import draw_functions, prepared, with_functions
+from dagp.dynamics.rollout import discounted, simulate, surrogate
+
+QUICK = {"n_init": 1, "tol": 1e-1, "max_iter": 60, "inducing": 8, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def line():
+    """s' = 0.3 + 0.8 s, with noise and with a posterior that is linear too."""
+    rng = np.random.default_rng(0)
+    s = rng.uniform(-1, 1, (30, 1))
+    prior = GP(kernels.Linear() + kernels.Constant(), noise_std=fixed(0.2))
+    model = TransitionModel(DAGP(1, prior, **QUICK), differences=False)
+    return model.fit(s, None, 0.3 + 0.8 * s + 0.2 * rng.standard_normal(s.shape))
+
+
+@pytest.fixture(scope="module")
+def machine():
+    """Drifts with its action; above, it is likely to restart at zero."""
+    rng = np.random.default_rng(1)
+    s, a = rng.uniform(-1, 1, (60, 1)), rng.uniform(-1, 1, (60, 1))
+    after = 0.8 * s + 0.3 * a + 0.05 * rng.standard_normal(s.shape)
+    broken = rng.uniform(size=s.shape) < 1 / (1 + np.exp(-4 * (s + a - 0.5)))
+    prior = GP(noise_std=fixed(0.05))
+    model = TransitionModel(
+        DAGP(1, prior, **QUICK), reset=[0.0], bounds=[(-2, 2)], action_bounds=[(-1, 1)]
+    )
+    return model.fit(s, a, np.where(broken, 0.0, after))
+
+
+def towards(gain, state):
+    return jnp.tanh(gain * (1.0 - state))
+
+
+def test_moments_of_a_linear_model_follow_the_recursion(line):
+    probe = np.array([[-1.0], [0.0], [1.0]])
+    mean, std = line.model_.predict(probe, return_std=True)
+    mean, variance = np.ravel(mean), np.ravel(std) ** 2
+    a, b = mean[1], (mean[2] - mean[0]) / 2
+    assert mean[0] + mean[2] == pytest.approx(2 * mean[1], abs=1e-8)
+    v0, v1 = variance[1], (variance[2] - variance[0]) / 2
+    v2 = (variance[0] + variance[2]) / 2 - v0
+    first, second = 0.7, 0.7**2
+    run = line.rollout(None, [0.7], horizon=3, n_samples=20_000, random_state=0)
+    for t in (1, 2, 3):
+        spread = v0 + v1 * first + v2 * second
+        second = spread + a**2 + 2 * a * b * first + b**2 * second
+        first = a + b * first
+        found = run.states[:, t, 0]
+        std = np.sqrt(second - first**2)
+        assert found.mean() == pytest.approx(first, abs=5 * std / 140)
+        assert found.std() == pytest.approx(std, rel=0.03)
+
+
+@pytest.mark.parametrize("functions", ["step", "trajectory"])
+def test_one_step_has_the_predicted_mixture(machine, functions):
+    run = machine.rollout(
+        lambda s: np.full((len(s), 1), 0.6), [0.5], 1, 8000, random_state=1, functions=functions
+    )
+    weights = machine.predict_regimes([[0.5]], [[0.6]])[0]
+    assert 0.2 < weights[1] < 0.95
+    seen = np.bincount(run.regimes[:, 0], minlength=2) / 8000
+    np.testing.assert_allclose(seen, weights, atol=5 * np.sqrt(0.25 / 8000))
+    np.testing.assert_allclose(run.regime_probabilities()[0], weights, atol=0.02)
+    drifted = run.states[run.regimes[:, 0] == 0, 1, 0]
+    mixture = machine.model_.predict_mixture([[0.5, 0.6]]).marginal(0)
+    std = np.sqrt(mixture.variance().item())
+    assert drifted.mean() == pytest.approx(mixture.mean().item(), abs=0.1 * std)
+    assert drifted.std() == pytest.approx(std, rel=0.08)
+    assert np.all(run.states[run.regimes[:, 0] == 1, 1] == 0.0)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        kernels.SquaredExponential(0.5, 1.0),
+        kernels.Matern52(0.5, 1.0),
+        kernels.Linear(1.0) + 2.0 * kernels.Matern12(1.0, 1.0),
+        kernels.Constant(0.5) + kernels.SquaredExponential(1.0, 0.5, active=[0]),
+    ],
+    ids=["SE", "Matern52", "sum", "constant"],
+)
+def test_whole_functions_have_the_covariance_of_the_posterior(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20, 2))
+    fit = DAGP(1, GP(kernel, noise_std=fixed(0.3)), **{**QUICK, "max_iter": 5})
+    model = fit.fit(X, np.sin(3 * X[:, 0])).posterior_.model
+    # Some of them are far from the data.
+    points = np.array([[0.0, 0.0], [0.3, 0.1], [2.0, 2.0], [2.3, 2.1]])
+    with numerics():
+        ready = prepared(model)
+
+        def values(key):
+            drawn = with_functions(ready, draw_functions(ready, key))
+            return drawn.process(0).function.marginals(drawn.process(0).project(points))
+
+        keys = jax.random.split(jax.random.key(0), 6000)
+        found = jax.jit(jax.vmap(values))(keys)
+        function = model.process(0).function
+        expected = function.covariance(points)[0]
+        mean = function.marginals(function.project(points)).mean[:, 0]
+    assert float(jnp.max(found.variance)) == 0.0
+    draws = np.asarray(found.mean)[:, :, 0]
+    largest = float(np.max(np.diag(expected)))
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.08 * np.sqrt(largest))
+    np.testing.assert_allclose(np.cov(draws.T), expected, atol=0.1 * largest)
+
+
+def test_a_kernel_without_features_draws_the_rest_at_every_step():
+    x = np.linspace(-1, 1, 20)[:, None]
+    periodic = GP(kernels.Periodic(period=3.0), noise_std=fixed(0.1))
+    model = TransitionModel(DAGP(1, periodic, **{**QUICK, "max_iter": 5})).fit(x, None, 0.9 * x)
+    run = model.rollout(None, [0.2], 2, 2000, random_state=0, functions="trajectory")
+    mixture = model.model_.predict_mixture([[0.2]])
+    found = run.states[:, 1, 0] - 0.2
+    assert found.std() == pytest.approx(np.sqrt(np.ravel(mixture.variance())[0]), rel=0.1)
+
+
+def test_doubt_of_a_whole_function_does_not_average_out(line):
+    def spread(functions):
+        run = line.rollout(None, [0.9], 8, 4000, random_state=0, functions=functions)
+        return run.states[:, -1, 0].std()
+
+    assert spread("trajectory") > 1.02 * spread("step")
+
+
+def test_a_kept_regime_stays_what_it_was_first(machine):
+    settings = {"horizon": 6, "n_samples": 200, "random_state": 0}
+    still = lambda s: np.full((len(s), 1), 0.3)  # noqa: E731
+    kept = machine.rollout(still, [0.5], regimes="trajectory", **settings)
+    free = machine.rollout(still, [0.5], **settings)
+    assert np.all(kept.regimes == kept.regimes[:, :1])
+    assert not np.all(free.regimes == free.regimes[:, :1])
+    np.testing.assert_array_equal(kept.regimes[:, 0], free.regimes[:, 0])
+
+
+def test_a_numpy_policy_moves_as_the_same_policy_in_jax(machine):
+    policy = network_policy(machine.states_, machine.action_bounds_, random_state=0)
+    settings = {"horizon": 5, "n_samples": 20, "random_state": 3}
+    ours = machine.rollout(policy, [[0.1], [0.4]], **settings)
+    theirs = machine.rollout(lambda s: policy(s), [[0.1], [0.4]], **settings)
+    assert ours.states.shape == (20, 2, 6, 1)
+    np.testing.assert_allclose(ours.states, theirs.states, atol=1e-9)
+    np.testing.assert_array_equal(ours.regimes, theirs.regimes)
+    np.testing.assert_array_equal(ours.states[:, 1, 0], 0.4)
+
+
+def test_seeds_determine_trajectories_and_flags_of_jax_stay(machine):
+    before = jax.config.jax_enable_x64
+    policy = Policy(towards, 2.0)
+    runs = [machine.rollout(policy, [0.1], 4, 5, random_state=s).states for s in (7, 7, 8)]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+    assert runs[0].dtype == np.float64
+    assert jax.config.jax_enable_x64 == before
+
+
+@pytest.mark.parametrize("functions", ["step", "trajectory"])
+def test_a_loaded_model_rolls_out_alike(machine, tmp_path, functions):
+    path = machine.save(tmp_path / "machine.dagp")
+    again = TransitionModel.load(path)
+    settings = {"horizon": 4, "n_samples": 6, "random_state": 0, "functions": functions}
+    policy = Policy(towards, 1.0)
+    first, second = (m.rollout(policy, [0.3], **settings) for m in (machine, again))
+    np.testing.assert_array_equal(first.states, second.states)
+    np.testing.assert_array_equal(first.regimes, second.regimes)
+    assert again.reset_regime_ == machine.reset_regime_ == 1
+    np.testing.assert_array_equal(again.action_bounds_, machine.action_bounds_)
+    assert DAGP.load(path).n_features_in_ == 2
+
+
+def estimate(machine, gradient, gain, key, count=1000):
+    """Mean return of two steps from one start, a number whose gradient is estimated."""
+    dynamics = machine.dynamics()
+
+    @eqx.filter_jit
+    def value(gain, dynamics, key):
+        start = jnp.full((count, 1), 0.4)
+        steps = simulate(dynamics, towards, gain, start, 2, key, gradient, 0.5)
+        rewards = discounted(steps, lambda s, a, after, p: after[0] - 2 * p[1], 0.9)
+        return surrogate(steps, rewards, 1, score=gradient == "score")
+
+    return value(gain, dynamics, key), jax.grad(value)(gain, dynamics, key)
+
+
+def test_the_gradient_of_one_regime_is_that_of_finite_differences():
+    rng = np.random.default_rng(0)
+    s, a = rng.uniform(-1, 1, (40, 1)), rng.uniform(-1, 1, (40, 1))
+    model = TransitionModel(DAGP(1, **QUICK)).fit(s, a, 0.8 * s + 0.3 * a)
+    with numerics():
+        key = jax.random.key(0)
+        _, slope = estimate(model, "score", 0.7, key, 50)
+        up, down = (estimate(model, "score", 0.7 + h, key, 50)[0] for h in (1e-5, -1e-5))
+    assert float(slope) == pytest.approx(float(up - down) / 2e-5, rel=1e-5)
+
+
+def test_the_score_function_is_right_where_relaxations_are_not(machine):
+    """The truth: differences of the mean return, on many trajectories with common deviates."""
+    with numerics():
+        key, step = jax.random.key(1), 0.1
+        ends = [estimate(machine, "score", 1.0 + h, key, 60_000)[0] for h in (step, -step)]
+        truth = float(ends[0] - ends[1]) / (2 * step)
+        keys = [jax.random.key(i) for i in range(10)]
+        errors = {
+            how: np.mean([(float(estimate(machine, how, 1.0, k)[1]) - truth) ** 2 for k in keys])
+            for how in ("score", "straight-through")
+        }
+    assert errors["score"] < 0.5 * errors["straight-through"]
+    assert np.sqrt(errors["score"]) < 0.5 * abs(truth)
+
+
+def test_periods_bring_angles_back():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(-np.pi, np.pi, (40, 1))
+    turned = (angle + 0.5 + np.pi) % (2 * np.pi) - np.pi
+    model = TransitionModel(DAGP(1, **QUICK), periods=[2 * np.pi]).fit(angle, None, turned)
+    run = model.rollout(None, [3.0], 3, 10, random_state=0)
+    expected = (3.0 + 0.5 * np.arange(4) + np.pi) % (2 * np.pi) - np.pi
+    np.testing.assert_allclose(run.states.mean(axis=0)[:, 0], expected, atol=0.05)
