@@ -7,7 +7,7 @@ import pytest
 from dagp import DAGP, StorageError
 from dagp.dynamics import Policy, TransitionModel, improve_policy, network_policy
 
-QUICK = {"n_init": 1, "tol": 1.0, "max_iter": 5, "inducing": 8, "random_state": 0}
+QUICK = {"n_init": 1, "tol": 1.0, "inducing": 8, "random_state": 0}
 GOOD = np.random.default_rng(0).uniform(-1, 1, (30, 3))
 S, A = GOOD[:, :2], GOOD[:, 2:]
 

@@ -1,6 +1,5 @@
 """Roll-outs against closed forms: moments, frequencies, covariances and gradients."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +11,8 @@ from dagp.dynamics import Policy, TransitionModel, network_policy
 from dagp.dynamics.functions import draw_functions, prepared, with_functions
 from dagp.dynamics.rollout import discounted, simulate, surrogate
 
-QUICK = {"n_init": 1, "tol": 1e-1, "max_iter": 60, "inducing": 8, "random_state": 0}
+outside = pytest.mark.filterwarnings("ignore:.*leave the training data")
+QUICK = {"n_init": 1, "tol": 1e-1, "inducing": 8, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,7 @@ def towards(gain, state):
     return jnp.tanh(gain * (1.0 - state))
 
 
+@outside
 def test_moments_of_a_linear_model_follow_the_recursion(line):
     probe = np.array([[-1.0], [0.0], [1.0]])
     mean, std = line.model_.predict(probe, return_std=True)
@@ -94,7 +95,7 @@ def test_one_step_has_the_predicted_mixture(machine, functions):
 def test_whole_functions_have_the_covariance_of_the_posterior(kernel):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20, 2))
-    fit = DAGP(1, GP(kernel, noise_std=fixed(0.3)), **{**QUICK, "max_iter": 5})
+    fit = DAGP(1, GP(kernel, noise_std=fixed(0.3)), **{**QUICK, "tol": 10.0})
     model = fit.fit(X, np.sin(3 * X[:, 0])).posterior_.model
     # Some of them are far from the data.
     points = np.array([[0.0, 0.0], [0.3, 0.1], [2.0, 2.0], [2.3, 2.1]])
@@ -103,7 +104,8 @@ def test_whole_functions_have_the_covariance_of_the_posterior(kernel):
 
         def values(key):
             drawn = with_functions(ready, draw_functions(ready, key))
-            return drawn.process(0).function.marginals(drawn.process(0).project(points))
+            function = drawn.process(0).latent
+            return function.marginals(function.project(points))
 
         keys = jax.random.split(jax.random.key(0), 6000)
         found = jax.jit(jax.vmap(values))(keys)
@@ -120,13 +122,14 @@ def test_whole_functions_have_the_covariance_of_the_posterior(kernel):
 def test_a_kernel_without_features_draws_the_rest_at_every_step():
     x = np.linspace(-1, 1, 20)[:, None]
     periodic = GP(kernels.Periodic(period=3.0), noise_std=fixed(0.1))
-    model = TransitionModel(DAGP(1, periodic, **{**QUICK, "max_iter": 5})).fit(x, None, 0.9 * x)
+    model = TransitionModel(DAGP(1, periodic, **{**QUICK, "tol": 10.0})).fit(x, None, 0.9 * x)
     run = model.rollout(None, [0.2], 2, 2000, random_state=0, functions="trajectory")
     mixture = model.model_.predict_mixture([[0.2]])
     found = run.states[:, 1, 0] - 0.2
     assert found.std() == pytest.approx(np.sqrt(np.ravel(mixture.variance())[0]), rel=0.1)
 
 
+@outside
 def test_doubt_of_a_whole_function_does_not_average_out(line):
     def spread(functions):
         run = line.rollout(None, [0.9], 8, 4000, random_state=0, functions=functions)
@@ -180,18 +183,16 @@ def test_a_loaded_model_rolls_out_alike(machine, tmp_path, functions):
     assert DAGP.load(path).n_features_in_ == 2
 
 
-def estimate(machine, gradient, gain, key, count=1000):
-    """Mean return of two steps from one start, a number whose gradient is estimated."""
-    dynamics = machine.dynamics()
+def estimator(model, gradient, count):
+    """Mean return of two steps from one start, and an estimate of its gradient."""
 
-    @eqx.filter_jit
-    def value(gain, dynamics, key):
+    def value(gain, key):
         start = jnp.full((count, 1), 0.4)
-        steps = simulate(dynamics, towards, gain, start, 2, key, gradient, 0.5)
-        rewards = discounted(steps, lambda s, a, after, p: after[0] - 2 * p[1], 0.9)
+        steps = simulate(model.dynamics(), towards, gain, start, 2, key, gradient, 0.5)
+        rewards = discounted(steps, lambda s, a, after, p: after[0] - 2 * p[-1], 0.9)
         return surrogate(steps, rewards, 1, score=gradient == "score")
 
-    return value(gain, dynamics, key), jax.grad(value)(gain, dynamics, key)
+    return jax.jit(jax.value_and_grad(value))
 
 
 def test_the_gradient_of_one_regime_is_that_of_finite_differences():
@@ -199,25 +200,25 @@ def test_the_gradient_of_one_regime_is_that_of_finite_differences():
     s, a = rng.uniform(-1, 1, (40, 1)), rng.uniform(-1, 1, (40, 1))
     model = TransitionModel(DAGP(1, **QUICK)).fit(s, a, 0.8 * s + 0.3 * a)
     with numerics():
-        key = jax.random.key(0)
-        _, slope = estimate(model, "score", 0.7, key, 50)
-        up, down = (estimate(model, "score", 0.7 + h, key, 50)[0] for h in (1e-5, -1e-5))
+        key, found = jax.random.key(0), estimator(model, "score", 50)
+        slope = found(0.7, key)[1]
+        up, down = (found(0.7 + h, key)[0] for h in (1e-5, -1e-5))
     assert float(slope) == pytest.approx(float(up - down) / 2e-5, rel=1e-5)
 
 
 def test_the_score_function_is_right_where_relaxations_are_not(machine):
     """The truth: differences of the mean return, on many trajectories with common deviates."""
     with numerics():
-        key, step = jax.random.key(1), 0.1
-        ends = [estimate(machine, "score", 1.0 + h, key, 60_000)[0] for h in (step, -step)]
-        truth = float(ends[0] - ends[1]) / (2 * step)
-        keys = [jax.random.key(i) for i in range(10)]
-        errors = {
-            how: np.mean([(float(estimate(machine, how, 1.0, k)[1]) - truth) ** 2 for k in keys])
-            for how in ("score", "straight-through")
-        }
-    assert errors["score"] < 0.5 * errors["straight-through"]
-    assert np.sqrt(errors["score"]) < 0.5 * abs(truth)
+        many, step = estimator(machine, "score", 20_000), 0.1
+        pairs = [[many(1.0 + h, jax.random.key(k))[0] for h in (step, -step)] for k in range(4)]
+        truth = float(np.mean([up - down for up, down in pairs])) / (2 * step)
+        errors = {}
+        for how in ("score", "straight-through"):
+            few = estimator(machine, how, 1000)
+            slopes = [float(few(1.0, jax.random.key(9 + i))[1]) for i in range(10)]
+            errors[how] = np.sqrt(np.mean((np.array(slopes) - truth) ** 2))
+    assert errors["score"] < 0.7 * errors["straight-through"]
+    assert errors["score"] < 0.5 * abs(truth)
 
 
 def test_periods_bring_angles_back():

@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 
 from dagp import plot
 
-QUICK = {"n_init": 1, "tol": 1e-1, "max_iter": 60, "inducing": 8, "random_state": 0}
+QUICK = {"n_init": 1, "tol": 1e-1, "inducing": 8, "random_state": 0}
 
 
 @pytest.fixture(scope="module")

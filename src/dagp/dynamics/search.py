@@ -184,7 +184,7 @@ def _candidates(
     if policy is None:
         bounds = model.action_bounds_
         return [network_policy(model.states_, bounds, random_state=rng) for _ in range(n_init)]
-    given = [policy] if isinstance(policy, Policy) else list(policy)
+    given = [policy] if callable(policy) else list(policy)
     for one in given:
         if not isinstance(one, Policy):
             raise ValueError(
