@@ -20,7 +20,9 @@ from dagp import DAGP, datasets
 from dagp.dynamics import TransitionModel
 
 SYSTEMS = ("default", "short")
-HORIZON, SAMPLES, TESTS, NOISE = 20, 100, 40, 0.02
+HORIZON, SAMPLES, TESTS = 20, 100, 40
+NOISE = np.array([0.001, 0.01, 0.01, 0.1])
+"""Standard deviation of the disturbance of each state at each step, about a tenth of its change."""
 LEVELS = (0.5, 0.8, 0.95)
 
 
@@ -30,7 +32,8 @@ def paths(system, count, rng):
     actions = rng.uniform(-1, 1, (count, HORIZON, 1))
     for t in range(HORIZON):
         states.append(state)
-        state = datasets.CartPole().step(state, actions[:, t], system)
+        state = datasets.CartPole(hold=1).step(state, actions[:, t], system)
+        state = state + NOISE * rng.standard_normal(state.shape)
     return np.stack([*states, state], axis=1), actions
 
 
@@ -45,9 +48,7 @@ def training(rng, each=25):
     before = np.concatenate([p[0][:, :-1].reshape(-1, 4) for p in parts])
     after = np.concatenate([p[0][:, 1:].reshape(-1, 4) for p in parts])
     actions = np.concatenate([p[1].reshape(-1, 1) for p in parts])
-    turned = after - before + NOISE * rng.standard_normal(after.shape)
-    before = wrapped(before)
-    return before, actions, wrapped(before + turned), np.repeat([0, 1], each * HORIZON)
+    return wrapped(before), actions, wrapped(after), np.repeat([0, 1], each * HORIZON)
 
 
 class Sequence:

@@ -159,6 +159,11 @@ def cartpole(
 class CartPole:
     """The true cart-poles: what a force does to cart and pole.
 
+    Parameters
+    ----------
+    hold : int, default=5
+        Steps of 0.02 s for which an action is held.
+
     Examples
     --------
     >>> pole = CartPole()
@@ -166,8 +171,8 @@ class CartPole:
     (1, 4)
     """
 
-    hold = 5
-    """Euler steps for which an action is held."""
+    def __init__(self, hold: int = 5):
+        self.hold = hold
 
     def step(self, states: Any, actions: Any, system: str = "default") -> np.ndarray:
         """States (N, 4) after an action; angles go on beyond ±π.

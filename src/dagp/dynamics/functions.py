@@ -29,7 +29,9 @@ from dagp.model.sparse_gp import Marginals, Projection, SparseGP
 FEATURES = 256
 """Random Fourier features per stationary kernel: the covariance of two values of a drawn function
 is off by about its variance over the root of this number."""
-_HALF_INTEGERS = ((Matern12, 0.5), (Matern32, 1.5), (Matern52, 2.5))
+_STATIONARY = (SquaredExponential, Matern12, Matern32, Matern52)
+_SMOOTHNESS = {Matern12: 0.5, Matern32: 1.5, Matern52: 2.5}
+"""The ν of Matérn kernels."""
 
 
 class PreparedGP(eqx.Module):
@@ -197,11 +199,12 @@ def prior_features(kernel: Kernel, columns: int, key: Array) -> Features | None:
         second = prior_features(kernel.second, columns, second_key)
         if first is None or second is None:
             return None
-        joined = [
-            jnp.concatenate([getattr(part, name) for part in (first, second)])
-            for name in ("frequencies", "phases", "sizes")
-        ]
-        return Features(*joined, jnp.sqrt(first.slopes**2 + second.slopes**2))
+        return Features(
+            jnp.concatenate([first.frequencies, second.frequencies]),
+            jnp.concatenate([first.phases, second.phases]),
+            jnp.concatenate([first.sizes, second.sizes]),
+            jnp.sqrt(first.slopes**2 + second.slopes**2),
+        )
     if isinstance(kernel, Product) and isinstance(kernel.first, Constant):
         scaled = prior_features(kernel.second, columns, key)
         if scaled is None:
@@ -221,15 +224,15 @@ def _single_features(kernel: Kernel, columns: int, key: Array) -> Features | Non
     if isinstance(kernel, Constant):
         size = jnp.sqrt(kernel.variance.value)[None]
         return Features(jnp.zeros((1, columns)), jnp.zeros(1), size, nothing)
-    half = [value for kind, value in _HALF_INTEGERS if isinstance(kernel, kind)]
-    if not half and not isinstance(kernel, SquaredExponential):
+    if not isinstance(kernel, _STATIONARY):
         return None
+    smoothness = _SMOOTHNESS.get(type(kernel))
     frequency_key, heavy_key, phase_key = jax.random.split(key, 3)
     scaled = jax.random.normal(frequency_key, (FEATURES, len(seen)))
-    if half:
+    if smoothness is not None:
         # The spectral density of a Matérn kernel is a Student t with 2ν degrees of freedom.
-        chi = 2 * jax.random.gamma(heavy_key, half[0], (FEATURES, 1))
-        scaled = scaled * jnp.sqrt(2 * half[0] / chi)
+        chi = 2 * jax.random.gamma(heavy_key, smoothness, (FEATURES, 1))
+        scaled = scaled * jnp.sqrt(2 * smoothness / chi)
     frequencies = jnp.zeros((FEATURES, columns)).at[:, seen].set(scaled / kernel.lengthscale.value)
     phases = jax.random.uniform(phase_key, (FEATURES,), maxval=2 * np.pi)
     size = jnp.sqrt(2 * kernel.variance.value / FEATURES)

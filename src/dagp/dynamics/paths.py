@@ -14,7 +14,7 @@ from dagp.core.typing import Array, Float, Int, RandomState
 from dagp.dynamics import checks
 from dagp.dynamics.policy import Policy
 from dagp.dynamics.rollout import Steps, advance, simulate
-from dagp.dynamics.steps import Dynamics, States
+from dagp.dynamics.steps import Dynamics, ModelDynamics, States
 
 if TYPE_CHECKING:
     from dagp.dynamics.transition import TransitionModel
@@ -94,6 +94,21 @@ def one_step(
     return advance(dynamics, drawn, states, actions, key, before=before)
 
 
+@eqx.filter_jit
+def _moments(dynamics: ModelDynamics, states: States, actions: Array) -> Any:
+    return dynamics.moments(states, actions)
+
+
+def next_moments(
+    model: "TransitionModel", states: np.ndarray, actions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `TransitionModel.predict`."""
+    dynamics = model.dynamics()
+    with numerics():
+        mean, variance = _moments(dynamics, states, actions)
+        return np.asarray(mean), np.sqrt(np.asarray(variance))
+
+
 def _no_action(parameters: Any, state: Any) -> Any:
     return state[:0]
 
@@ -134,7 +149,7 @@ def roll_out(
             steps = _compiled(dynamics, policy, many, key, horizon, keep)
         else:
             steps = _with_numpy(dynamics, policy, many, key, horizon, keep, model)
-        steps = Steps(*(np.asarray(part) for part in steps))
+        steps: Any = Steps(*(np.asarray(part) for part in steps))
     checks.actions(steps.actions, steps.states, *model.action_bounds_.T)
     X = np.concatenate([steps.states, steps.actions], axis=2)
     outside = checks.tell_outside(model.range_.beyond(X), model.n_states_)

@@ -41,7 +41,11 @@ ended: a policy has to act well where it leads to, not only where the data are."
 
 
 class Improved(NamedTuple):
-    """A policy that was improved, and what the model expects of it."""
+    """A policy that was improved, and what the model expects of it.
+
+    >>> Improved._fields
+    ('policy', 'value', 'value_std', 'history')
+    """
 
     policy: Policy
     value: float
@@ -184,7 +188,7 @@ def _candidates(
     if policy is None:
         bounds = model.action_bounds_
         return [network_policy(model.states_, bounds, random_state=rng) for _ in range(n_init)]
-    given = [policy] if callable(policy) else list(policy)
+    given: list[Any] = [policy] if callable(policy) else list(policy)
     for one in given:
         if not isinstance(one, Policy):
             raise ValueError(

@@ -5,6 +5,7 @@
 """
 
 import abc
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,6 +17,7 @@ from dagp.dynamics.functions import draw_functions, prepared, with_functions
 from dagp.inference.standardize import Units
 from dagp.model.association import DataAssociation
 from dagp.model.process import Components, Process
+from dagp.predict.posterior import Posterior
 
 States = Float[Array, "N S"]
 Actions = Float[Array, "N A"]
@@ -69,11 +71,20 @@ class Frame(NamedTuple):
         return jnp.clip(states - around, self.lower, self.upper)
 
 
+class Single(NamedTuple):
+    """The function of one state in one regime."""
+
+    model: DataAssociation
+    units: Units
+
+
 class ModelDynamics(Dynamics):
     """Transitions of a trained model of data association."""
 
     model: DataAssociation
     units: Units
+    own: tuple[tuple[Single, ...] | None, ...]
+    """Functions of each regime with a model for every state; None: those of `model`."""
     frame: Frame
     reset_regime: int | None = eqx.field(static=True)
     whole: bool = eqx.field(static=True)
@@ -83,56 +94,130 @@ class ModelDynamics(Dynamics):
 
     @staticmethod
     def of(
-        model: DataAssociation,
-        units: Units,
+        posterior: Posterior,
+        own: Sequence[Sequence[Posterior] | None],
         frame: Frame,
         reset_regime: int | None,
         whole: bool,
     ) -> "ModelDynamics":
-        """The dynamics of a trained model, prepared for many steps."""
-        ready = prepared(model)
-        return ModelDynamics(ready, units, frame, reset_regime, whole, model.is_uniform)
+        """The dynamics of trained models, prepared for many steps."""
+        singles = tuple(
+            None if parts is None else tuple(Single(prepared(p.model), p.units) for p in parts)
+            for parts in own
+        )
+        model, units = posterior.model, posterior.units
+        return ModelDynamics(
+            prepared(model), units, singles, frame, reset_regime, whole, model.is_uniform
+        )
 
     @property
     def n_regimes(self) -> int:
         return self.model.n_processes
 
+    @property
+    def _models(self) -> list[DataAssociation]:
+        """All models: the joint one, and those of single states."""
+        return [self.model, *(single.model for parts in self.own for single in parts or ())]
+
     def begin(self, key: Array, count: int) -> Any:
         if not self.whole:
             return ()
-        return jax.vmap(lambda own: draw_functions(self.model, own))(jax.random.split(key, count))
+
+        def draw(own: Array) -> list[Any]:
+            keys = jax.random.split(own, len(self._models))
+            return [draw_functions(m, k) for m, k in zip(self._models, keys, strict=True)]
+
+        return jax.vmap(draw)(jax.random.split(key, count))
 
     def outcomes(self, drawn: Any, states: States, actions: Actions, key: Array) -> Outcomes:
-        X = jnp.concatenate([states, actions], axis=1)
-        X = (X - self.units.x_centre) / self.units.x_unit
-        if self.whole:
-            weights, parts = jax.vmap(self._predict_along)(drawn, X)
-        else:
-            weights, parts = _predictive(self.model, X)
-        values = self._observations(parts, key) * self.units.y_unit + self.units.y_centre
-        candidates = values + self.frame.standing * states[:, None]
-        if self.reset_regime is not None:
-            candidates = candidates.at[:, self.reset_regime].set(self.frame.reset)
+        weights, mean, variance = self.predictions(drawn, states, actions, key)
+        normal_key, uniform_key = jax.random.split(jax.random.fold_in(key, 1))
+        # Regimes share their deviates: only one of them comes true.
+        shape = mean.shape[:1] + mean.shape[2:]
+        normal = jax.random.normal(normal_key, shape, mean.dtype)[:, None]
+        flat = jax.random.uniform(uniform_key, shape, mean.dtype, -1.0, 1.0)[:, None]
+        uniform = jnp.asarray(self.uniform)[:, None]
+        deviate = jnp.where(uniform, jnp.sqrt(3.0) * flat, normal)
+        # The offset keeps the derivative of the root finite at zero variance.
+        candidates = mean + jnp.sqrt(variance + 1e-18) * deviate
+        if self.reset_regime is not None and self.frame.reset is not None:
+            reset = jnp.arange(self.n_regimes) == self.reset_regime
+            candidates = jnp.where(reset[:, None], jnp.asarray(self.frame.reset), candidates)
         return Outcomes(self.frame.placed(candidates), weights)
 
-    def _predict_along(self, draws: Any, x: Float[Array, " D"]) -> tuple[Any, list[Components]]:
-        """Prediction at one point, of the functions of one trajectory."""
-        weights, parts = _predictive(with_functions(self.model, draws), x[None])
-        return weights[0], [part._replace(**_first_point(part)) for part in parts]
+    def predictions(
+        self, drawn: Any, states: States, actions: Actions, key: Array
+    ) -> tuple[Float[Array, "N K"], Float[Array, "N K S"], Float[Array, "N K S"]]:
+        """Probability of each regime, and mean and variance of a normal next state in each.
 
-    def _observations(self, parts: list[Components], key: Array) -> Float[Array, "N K P"]:
-        """A draw from every regime at every point."""
-        # Regimes share their deviates: only one of them comes true.
-        component_key, normal_key, uniform_key = jax.random.split(key, 3)
-        drawn = []
-        for k, part in enumerate(parts):
-            mean, std = _one_component(part, self.whole, component_key)
-            if self.uniform[k]:
-                flat = jax.random.uniform(uniform_key, mean.shape, minval=-1.0, maxval=1.0)
-                drawn.append(mean + jnp.sqrt(3.0) * std * flat)
-            else:
-                drawn.append(mean + std * jax.random.normal(normal_key, mean.shape))
-        return jnp.stack(drawn, axis=1)
+        Where the prediction of a regime is a mixture, one of its components is drawn.
+        """
+        weights, regimes = self._components(drawn, states, actions)
+        parts = [
+            [
+                _one_component(part, jax.random.fold_in(key, 2 + 100 * k + p))
+                for p, part in enumerate(own)
+            ]
+            for k, own in enumerate(regimes)
+        ]
+        mean, variance = _side_by_side(parts)
+        return weights, mean + self.frame.standing * states[:, None], variance
+
+    def moments(
+        self, states: States, actions: Actions
+    ) -> tuple[Float[Array, "N K S"], Float[Array, "N K S"]]:
+        """Mean and variance of the next state in each regime, without bounds."""
+        _, regimes = self._components((), states, actions)
+        mean, variance = _side_by_side([[_all_components(p) for p in own] for own in regimes])
+        return mean + self.frame.standing * states[:, None], variance
+
+    def _components(
+        self, drawn: Any, states: States, actions: Actions
+    ) -> tuple[Float[Array, "N K"], list[list[Components]]]:
+        """Weights, and of each regime the components, for all states together or one by one."""
+        X = jnp.concatenate([states, actions], axis=1)
+        found = [
+            self._predict(i, model, units, drawn, X)
+            for i, (model, units) in enumerate(zip(self._models, self._units, strict=True))
+        ]
+        weights, joint = found[0]
+        rest = iter(found[1:])
+        return weights, [
+            [joint[k]] if parts is None else [next(rest)[1][0] for _ in parts]
+            for k, parts in enumerate(self.own)
+        ]
+
+    @property
+    def _units(self) -> list[Units]:
+        return [self.units, *(single.units for parts in self.own for single in parts or ())]
+
+    def _predict(
+        self, index: int, model: DataAssociation, units: Units, drawn: Any, X: Inputs
+    ) -> tuple[Float[Array, "N K"], list[Components]]:
+        """Weights and components of one of the models, in the user's units."""
+        standard = (X - units.x_centre) / units.x_unit
+        if self.whole:
+
+            def along(draws: Any, x: Float[Array, " D"]) -> Any:
+                return _predictive(with_functions(model, draws), x[None])
+
+            weights, parts = jax.vmap(along)(drawn[index], standard)
+            weights, parts = weights[:, 0], [_trajectories_last(part) for part in parts]
+        else:
+            weights, parts = _predictive(model, standard)
+        return weights, [_in_units(part, units) for part in parts]
+
+
+def _trajectories_last(part: Components) -> Components:
+    """Components of one point per trajectory, as those of one trajectory's many points."""
+    mean, variance, noise = (jnp.swapaxes(a[:, :, 0], 0, 1) for a in part[1:])
+    return Components(part.masses[0], mean, variance, noise)
+
+
+def _in_units(part: Components, units: Units) -> Components:
+    square = units.y_unit**2
+    mean = part.mean * units.y_unit + units.y_centre
+    return Components(part.masses, mean, part.variance * square, part.noise * square)
 
 
 def _predictive(model: DataAssociation, X: Inputs) -> tuple[Float[Array, "N K"], list[Components]]:
@@ -150,25 +235,25 @@ def _predictive(model: DataAssociation, X: Inputs) -> tuple[Float[Array, "N K"],
     return marginals.gate.weights, [found[k] for k in sorted(found)]
 
 
-def _first_point(part: Components) -> dict[str, Any]:
-    return {name: getattr(part, name)[:, 0] for name in ("mean", "variance", "noise")}
+def _one_component(part: Components, key: Array) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    """Mean and variance of one component for every point, drawn by their masses."""
+    mean, variance = part.mean, part.variance + part.noise
+    if len(mean) == 1:
+        return mean[0], variance[0]
+    chosen = jax.random.categorical(key, jnp.log(part.masses), shape=(mean.shape[1],))
+    points = jnp.arange(mean.shape[1])
+    return mean[chosen, points], variance[chosen, points]
 
 
-def _one_component(
-    part: Components, along: bool, key: Array
-) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
-    """Mean and standard deviation of one component for every point, drawn by their masses."""
-    if along:
-        # First axis trajectories, then components.
-        mean, variance, masses = part.mean, part.variance + part.noise, part.masses[0]
-    else:
-        spread = part.variance + part.noise
-        mean, variance, masses = part.mean.swapaxes(0, 1), spread.swapaxes(0, 1), part.masses
-    count, components = mean.shape[:2]
-    # The offset keeps the derivative of the root finite at zero variance.
-    std = jnp.sqrt(variance + 1e-18)
-    if components == 1:
-        return mean[:, 0], std[:, 0]
-    chosen = jax.random.categorical(key, jnp.log(masses), shape=(count,))[:, None, None]
-    picked = (jnp.take_along_axis(array, chosen, axis=1)[:, 0] for array in (mean, std))
-    return next(picked), next(picked)
+def _all_components(part: Components) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    """Mean and variance of all components together."""
+    mean = jnp.tensordot(part.masses, part.mean, axes=1)
+    spread = part.variance + part.noise + (part.mean - mean) ** 2
+    return mean, jnp.tensordot(part.masses, spread, axes=1)
+
+
+def _side_by_side(parts: list[list[tuple[Array, Array]]]) -> tuple[Array, Array]:
+    """Means and variances (N, K, S) of regimes whose states come together or one by one."""
+    joined = [[jnp.concatenate(p, axis=1) for p in zip(*own, strict=True)] for own in parts]
+    mean, variance = (jnp.stack(p, axis=1) for p in zip(*joined, strict=True))
+    return mean, variance

@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from dagp.core.precision import numerics
 from dagp.core.typing import Float, RandomState
 from dagp.dynamics import checks
-from dagp.dynamics.paths import Rollout, roll_out
+from dagp.dynamics.paths import Rollout, next_moments, roll_out
 from dagp.dynamics.policy import Policy
+from dagp.dynamics.separate import Own, own_functions
 from dagp.dynamics.steps import Frame, ModelDynamics
 from dagp.estimator import DAGP
 from dagp.files import modelfile
@@ -23,6 +24,7 @@ from dagp.model.gp import GP
 from dagp.model.means import Projection
 from dagp.model.parameters import fixed
 from dagp.model.process import ProcessPrior
+from dagp.predict.posterior import predictive_shapes
 from dagp.tables.settings import check_settings
 
 Functions = Literal["step", "trajectory"]
@@ -51,6 +53,10 @@ class TransitionModel(BaseEstimator):
     reset : array-like of shape (S,), default=None
         State at which the system restarts, such as after a failure. It is a regime of its own,
         the last one, in addition to those of `estimator`.
+    separate : bool, default=True
+        Whether the functions of every state are trained with kernels of their own once the
+        association is found, with the noise and kernels of `estimator` as priors. Otherwise the
+        states share kernels, and one that can be predicted precisely decides which inputs matter.
 
     Attributes
     ----------
@@ -81,6 +87,7 @@ class TransitionModel(BaseEstimator):
     n_actions_: int
     reset_regime_: int | None
     states_: Float[np.ndarray, "N S"]
+    own_: list[Own]
     _actions: tuple[np.ndarray, np.ndarray]
 
     def __init__(
@@ -92,6 +99,7 @@ class TransitionModel(BaseEstimator):
         periods: Any = None,
         action_bounds: Any = None,
         reset: Any = None,
+        separate: bool = True,
     ):
         self.estimator = estimator
         self.differences = differences
@@ -99,6 +107,7 @@ class TransitionModel(BaseEstimator):
         self.periods = periods
         self.action_bounds = action_bounds
         self.reset = reset
+        self.separate = separate
 
     def fit(self, states: Any, actions: Any, next_states: Any, labels: Any = None) -> Self:
         """Fit the model to observed transitions.
@@ -127,14 +136,18 @@ class TransitionModel(BaseEstimator):
         allowed = checks.interval("action_bounds", self.action_bounds, done.shape[1])
         checks.inside("actions", done, *allowed)
         reset = self._checked_reset(before.shape[1])
-        estimator = clone(DAGP() if self.estimator is None else self.estimator)
+        estimator: Any = clone(DAGP() if self.estimator is None else self.estimator)
         periods = checks.periods(self.periods, before.shape[1])
         target = after
         if self.differences and reset is None:
             target = checks.nearest(after - before, periods)
+        X, priors = np.hstack([before, done]), check_settings(estimator)
         if reset is not None:
-            estimator.set_params(processes=self._priors(estimator, before, done, after, reset))
-        self.model_ = estimator.fit(np.hstack([before, done]), target, labels=labels)
+            estimator.set_params(processes=self._with_reset(priors, X, after, reset))
+        self.model_ = estimator.fit(X, target, labels=labels)
+        stay = self.differences and reset is not None
+        joint: list[Own] = [None for _ in self.model_.processes_]
+        self.own_ = own_functions(self.model_, priors, X, target, stay) if self.separate else joint
         self.n_states_, self.n_actions_ = before.shape[1], done.shape[1]
         self.reset_regime_ = None if reset is None else self._find_reset()
         self.states_ = before
@@ -150,21 +163,16 @@ class TransitionModel(BaseEstimator):
             raise ValueError(f"reset must be a state of {columns} numbers, got {self.reset!r}.")
         return reset
 
-    def _priors(
-        self,
-        estimator: DAGP,
-        before: np.ndarray,
-        done: np.ndarray,
-        after: np.ndarray,
-        reset: np.ndarray,
+    def _with_reset(
+        self, given: list[ProcessPrior], X: np.ndarray, after: np.ndarray, reset: np.ndarray
     ) -> list[ProcessPrior]:
         """Priors of the regimes, that of resets last; all predict the next state."""
-        stay = Projection(np.eye(before.shape[1] + done.shape[1], before.shape[1]))
+        stay = Projection(np.eye(X.shape[1], after.shape[1]))
         priors: list[ProcessPrior] = []
-        for prior in check_settings(estimator):
-            free = isinstance(prior, GP | DeepGP) and prior.mean is None
-            moved = self.differences and free
-            priors.append(dataclasses.replace(prior, mean=stay) if moved else prior)
+        for prior in given:
+            if self.differences and isinstance(prior, GP | DeepGP) and prior.mean is None:
+                prior = dataclasses.replace(prior, mean=stay)
+            priors.append(prior)
         width = np.ptp(np.vstack([after, reset[None]]), axis=0)
         std = _RESET_WIDTH * np.where(width > 0, width, 1.0)
         return [*priors, Noise(mean=reset, std=fixed(std))]
@@ -206,15 +214,32 @@ class TransitionModel(BaseEstimator):
         reset = self._checked_reset(self.n_states_)
         standing = np.asarray(float(self.differences and reset is None))
         frame = Frame(low, high, checks.periods(self.periods, self.n_states_), reset, standing)
-        posterior = self.model_.posterior_
         with numerics():
             return ModelDynamics.of(
-                posterior.model,
-                posterior.units,
+                self.model_.posterior_,
+                self.own_,
                 frame,
                 self.reset_regime_,
                 functions == "trajectory",
             )
+
+    def predict(
+        self, states: Any, actions: Any = None
+    ) -> tuple[Float[np.ndarray, "N K S"], Float[np.ndarray, "N K S"]]:
+        """Mean and standard deviation of the next state in each regime, without bounds.
+
+        Parameters
+        ----------
+        states : array-like of shape (N, S)
+        actions : array-like of shape (N, A), default=None
+
+        Returns
+        -------
+        two ndarrays of shape (N, K, S)
+        """
+        check_is_fitted(self, "model_")
+        rows, done = self._inputs(states, actions)
+        return next_moments(self, rows, done)
 
     def predict_regimes(self, states: Any, actions: Any = None) -> Float[np.ndarray, "N K"]:
         """Probability of each regime for the next step.
@@ -225,10 +250,12 @@ class TransitionModel(BaseEstimator):
         actions : array-like of shape (N, A), default=None
         """
         check_is_fitted(self, "model_")
+        return self.model_.predict_assignment(np.hstack(self._inputs(states, actions)))
+
+    def _inputs(self, states: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
         rows = checks.table("states", states, self.n_states_)
         done = np.zeros((len(rows), 0)) if actions is None else actions
-        done = checks.table("actions", done, self.n_actions_)
-        return self.model_.predict_assignment(np.hstack([rows, done]))
+        return rows, checks.table("actions", done, self.n_actions_)
 
     def rollout(
         self,
@@ -287,6 +314,7 @@ class TransitionModel(BaseEstimator):
             "reset": self._checked_reset(self.n_states_),
             "reset_regime": self.reset_regime_,
             "states": self.states_,
+            "own": [None if parts is None else list(parts) for parts in self.own_],
         }
         return modelfile.save(self.model_, path, None, more={"transition": about})
 
@@ -301,8 +329,9 @@ class TransitionModel(BaseEstimator):
         estimator = modelfile.load(DAGP, path)
         with modelfile.refusing(f"{path} does not hold a transition model"):
             about = modelfile.part(path, "transition")
+            settings: Any = clone(estimator)
             found = cls(
-                clone(estimator),
+                settings,
                 differences=about["differences"],
                 bounds=_pairs(about["bounds"]),
                 periods=about["periods"].tolist(),
@@ -314,6 +343,8 @@ class TransitionModel(BaseEstimator):
             found.n_actions_ = about["action_bounds"].shape[1]
             found._actions = tuple(about["action_bounds"])
             found.reset_regime_ = about["reset_regime"]
+            found.own_ = [None if parts is None else tuple(parts) for parts in about["own"]]
+            found.separate = any(parts is not None for parts in found.own_)
             found._check_loaded()
         return found
 
@@ -323,6 +354,10 @@ class TransitionModel(BaseEstimator):
         if expected != (self.n_states_ + self.n_actions_, self.n_states_):
             raise ValueError("states and actions are not the columns of the model")
         checks.table("states", self.states_)
+        if len(self.own_) != self.n_regimes_:
+            raise ValueError("there are functions of other regimes")
+        for posterior in (p for parts in self.own_ for p in parts or ()):
+            predictive_shapes(posterior, self.n_states_ + self.n_actions_)
         checks.interval("bounds", self.bounds, self.n_states_)
         checks.periods(self.periods, self.n_states_)
         checks.interval("action_bounds", self.action_bounds, self.n_actions_)

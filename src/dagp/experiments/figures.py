@@ -59,10 +59,13 @@ def wetchicken(folder: Path, seed: int, quick: bool) -> list[Path]:
     titles = ("mean of the next x, no drop", "its standard deviation", "drop probability")
     for column, title, own, true in zip(axes.T, titles, found, truth, strict=True):
         top = float(max(own.max(), true.max()))
-        for ax, values, who in zip(column, (true, own), ("truth", "model"), strict=True):
-            drawn = ax.pcolormesh(x, y, values.reshape(x.shape), vmin=0, vmax=top, cmap="viridis")
-            ax.set_title(f"{title}: {who}", fontsize="medium")
-        figure.colorbar(drawn, ax=column)
+        drawn = [
+            ax.pcolormesh(x, y, values.reshape(x.shape), vmin=0, vmax=top, cmap="viridis")
+            for ax, values in zip(column, (true, own), strict=True)
+        ]
+        column[0].set_title(f"{title}: truth", fontsize="medium")
+        column[1].set_title("model", fontsize="medium")
+        figure.colorbar(drawn[0], ax=column)
     axes[1, 1].set_xlabel("x")
     axes[0, 0].set_ylabel("y")
     recovered = _save(figure, folder / "wetchicken_recovered.png")

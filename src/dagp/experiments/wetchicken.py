@@ -3,6 +3,7 @@
 The river, the protocol and the published figures are those of Kaiser et al. (2020).
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,8 @@ def reward(state: Any, action: Any, after: Any, regimes: Any) -> Any:
     return after[0]
 
 
-class CarefulReward(NamedTuple):
+@dataclass(frozen=True)
+class CarefulReward:
     """The reward, with a price on the probability of a drop."""
 
     drops: tuple[int, ...]
@@ -128,16 +130,15 @@ def recovered(decision: Decision, data: Any) -> Row:
 def drifting(decision: Decision, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and standard deviation of the next x without a drop, and the probability of a drop."""
     model: TransitionModel = decision.model
-    mixture = model.model_.predict_mixture(X)
-    dropping = np.isin(mixture.owner, decision.drops)
-    drop = mixture.weights[:, dropping].sum(axis=1)
-    weights = np.where(dropping, 0.0, mixture.weights)
+    states, actions = X[:, :2], X[:, 2:]
+    weights = model.predict_regimes(states, actions)
+    dropping = np.isin(np.arange(model.n_regimes_), decision.drops)
+    drop = weights[:, dropping].sum(axis=1)
+    weights = np.where(dropping, 0.0, weights)
     weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
-    means, variances = mixture.means[:, :, 0], mixture.variances[:, :, 0]
+    means, stds = (part[:, :, 0] for part in model.predict(states, actions))
     mean = np.sum(weights * means, axis=1)
-    variance = np.sum(weights * (variances + (means - mean[:, None]) ** 2), axis=1)
-    if model.differences and model.reset is None:
-        mean = mean + X[:, 0]
+    variance = np.sum(weights * (stds**2 + (means - mean[:, None]) ** 2), axis=1)
     return mean, np.sqrt(variance), drop
 
 
