@@ -8,7 +8,7 @@ import pytest
 from dagp import DAGP, GP, fixed, kernels
 from dagp.core.precision import numerics
 from dagp.dynamics import Policy, TransitionModel, network_policy
-from dagp.dynamics.functions import draw_functions, prepared, with_functions
+from dagp.dynamics.functions import draw_features, draw_functions, prepared, with_functions
 from dagp.dynamics.rollout import discounted, simulate, surrogate
 
 outside = pytest.mark.filterwarnings("ignore:.*leave the training data")
@@ -106,7 +106,9 @@ def test_whole_functions_have_the_covariance_of_the_posterior(kernel):
         mean = function.marginals(function.project(points)).mean[:, 0]
 
         def values(key):
-            drawn = with_functions(ready, draw_functions(ready, key))
+            feature_key, own = jax.random.split(key)
+            features = draw_features(ready, feature_key)
+            drawn = with_functions(ready, features, draw_functions(ready, features, own))
             latent = drawn.process(0).latent
             return latent.marginals(latent.project(points))
 
@@ -220,6 +222,42 @@ def test_the_score_function_is_right_where_relaxations_are_not(machine):
             errors[how] = np.sqrt(np.mean((np.array(slopes) - truth) ** 2))
     assert errors["score"] < 0.7 * errors["straight-through"]
     assert errors["score"] < 0.5 * abs(truth)
+
+
+@pytest.fixture(scope="module")
+def plane():
+    """A state that is exact and follows one input, and one that is noisy and follows another."""
+    rng = np.random.default_rng(0)
+    s, a = rng.uniform(-1, 1, (64, 2)), rng.uniform(-1, 1, (64, 1))
+    after = np.stack([2 * np.sin(2 * s[:, 0]) + 0.5 * rng.standard_normal(64), s[:, 1] + a[:, 0]])
+    return s, a, after.T
+
+
+def test_every_state_has_kernels_of_its_own(plane):
+    own, shared = (
+        TransitionModel(DAGP(1, **QUICK), differences=False, separate=choice).fit(*plane)
+        for choice in (True, False)
+    )
+    rng = np.random.default_rng(1)
+    s, a = rng.uniform(-0.9, 0.9, (50, 2)), rng.uniform(-0.9, 0.9, (50, 1))
+    truth = np.stack([2 * np.sin(2 * s[:, 0]), s[:, 1] + a[:, 0]], axis=1)
+    errors = [np.abs(m.predict(s, a)[0][:, 0] - truth).mean(axis=0) for m in (own, shared)]
+    assert errors[0][1] < 0.05
+    assert errors[0][0] < 0.8 * errors[1][0]
+    # The shared one is the model of `DAGP`, along another path.
+    mixture = shared.model_.predict_mixture(np.hstack([s, a]))
+    mean, std = shared.predict(s, a)
+    np.testing.assert_allclose(mean[:, 0], mixture.mean(), atol=1e-8)
+    np.testing.assert_allclose(std[:, 0] ** 2, mixture.variance(), atol=1e-8)
+
+
+def test_functions_of_single_states_are_saved_too(plane, tmp_path):
+    model = TransitionModel(DAGP(1, **QUICK)).fit(*plane)
+    again = TransitionModel.load(model.save(tmp_path / "plane.dagp"))
+    assert model.own_[0] is not None
+    rows = plane[0][:5], plane[1][:5]
+    for first, second in zip(model.predict(*rows), again.predict(*rows), strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_periods_bring_angles_back():

@@ -83,7 +83,6 @@ class FunctionDraw(NamedTuple):
     the covariances with the inducing points, which takes M instead of M² operations per value."""
     weights: Float[Array, "*K P FD"] | None
     """Weights of the features; None for kernels without features."""
-    features: Features | None
 
 
 class DrawnGP(eqx.Module):
@@ -94,6 +93,7 @@ class DrawnGP(eqx.Module):
     """
 
     gp: PreparedGP
+    features: Features | None
     draw: FunctionDraw
 
     @property
@@ -101,10 +101,10 @@ class DrawnGP(eqx.Module):
         return 1
 
     def project(self, X: Inputs) -> Projection:
-        if self.draw.features is None or self.draw.weights is None:
+        if self.features is None or self.draw.weights is None:
             return self.gp.project(X)
         covariance = self.gp.kernel(self.gp.inducing, X)
-        prior = self.draw.features(X) @ self.draw.weights.T
+        prior = self.features(X) @ self.draw.weights.T
         return Projection(covariance, jnp.zeros_like(X[:, 0]), self.gp.mean(X) + prior)
 
     def marginals(self, projection: Projection) -> Marginals:
@@ -137,26 +137,45 @@ def prepared(model: DataAssociation) -> DataAssociation:
     return DataAssociation(groups, all_of(model.gate.refined()), model.members)
 
 
-def draw_functions(model: DataAssociation, key: Array) -> list[FunctionDraw]:
+def draw_features(model: DataAssociation, key: Array) -> list[Features | None]:
+    """Features of every sparse GP of a prepared model, in the order of its leaves.
+
+    All trajectories share them, and differ by the weights: a draw of a function then costs little.
+    """
+    found = []
+    for gp, stacked in _gps(model):
+        key, own = jax.random.split(key)
+
+        def of_one(kernel: Kernel, key: Array, columns: int = gp.inducing.shape[-1]) -> Any:
+            return prior_features(kernel, columns, key)
+
+        keys = jax.random.split(own, len(gp.inducing)) if stacked else own
+        found.append((jax.vmap(of_one) if stacked else of_one)(gp.kernel, keys))
+    return found
+
+
+def draw_functions(
+    model: DataAssociation, features: list[Features | None], key: Array
+) -> list[FunctionDraw]:
     """One function of every sparse GP of a prepared model, in the order of its leaves."""
     draws = []
-    for part, stacked in _gps(model):
+    for (gp, stacked), own_features in zip(_gps(model), features, strict=True):
         key, own = jax.random.split(key)
-        if stacked:
-            keys = jax.random.split(own, len(part.inducing))
-            draws.append(jax.vmap(_draw_function)(part, keys))
-        else:
-            draws.append(_draw_function(part, own))
+        keys = jax.random.split(own, len(gp.inducing)) if stacked else own
+        draw = jax.vmap(_draw_function) if stacked else _draw_function
+        draws.append(draw(gp, own_features, keys))
     return draws
 
 
-def with_functions(model: DataAssociation, draws: list[FunctionDraw]) -> DataAssociation:
+def with_functions(
+    model: DataAssociation, features: list[Features | None], draws: list[FunctionDraw]
+) -> DataAssociation:
     """A prepared model whose functions are these."""
-    remaining = iter(draws)
+    remaining = iter(zip(features, draws, strict=True))
 
     def place(part: Any) -> Any:
         return jax.tree.map(
-            lambda node: DrawnGP(node, next(remaining)) if _is_gp(node) else node,
+            lambda node: DrawnGP(node, *next(remaining)) if _is_gp(node) else node,
             part,
             is_leaf=_is_gp,
         )
@@ -176,19 +195,17 @@ def _gps(model: DataAssociation) -> list[tuple[PreparedGP, bool]]:
     ]
 
 
-def _draw_function(gp: PreparedGP, key: Array) -> FunctionDraw:
-    value_key, feature_key, weight_key = jax.random.split(key, 3)
+def _draw_function(gp: PreparedGP, features: Features | None, key: Array) -> FunctionDraw:
+    value_key, weight_key = jax.random.split(key)
     white = jax.random.normal(value_key, gp.q_mean.shape, gp.q_mean.dtype)
     # A root R of the covariance S = RᵀR.
     values = gp.q_mean + jnp.einsum("pij,pi->pj", gp.q_root, white)
-    features = prior_features(gp.kernel, gp.inducing.shape[-1], feature_key)
     if features is None:
-        return FunctionDraw(values, None, None)
-    at_inducing = features(gp.inducing)
+        return FunctionDraw(values, None)
+    at_inducing = gp.whitener @ features(gp.inducing)
     shape = gp.q_mean.shape[0], at_inducing.shape[1]
     weights = jax.random.normal(weight_key, shape, values.dtype)
-    values = values - weights @ (gp.whitener @ at_inducing).T
-    return FunctionDraw(values @ gp.whitener, weights, features)
+    return FunctionDraw((values - weights @ at_inducing.T) @ gp.whitener, weights)
 
 
 def prior_features(kernel: Kernel, columns: int, key: Array) -> Features | None:

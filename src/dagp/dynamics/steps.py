@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from dagp.core.typing import Array, Float, Inputs
-from dagp.dynamics.functions import draw_functions, prepared, with_functions
+from dagp.dynamics.functions import draw_features, draw_functions, prepared, with_functions
 from dagp.inference.standardize import Units
 from dagp.model.association import DataAssociation
 from dagp.model.process import Components, Process
@@ -42,7 +42,7 @@ class Dynamics(eqx.Module):
 
     @abc.abstractmethod
     def begin(self, key: Array, count: int) -> Any:
-        """What is drawn once for each of so many trajectories; first axis: trajectories."""
+        """What is drawn once for each of so many trajectories."""
 
     @abc.abstractmethod
     def outcomes(self, drawn: Any, states: States, actions: Actions, key: Array) -> Outcomes:
@@ -122,12 +122,16 @@ class ModelDynamics(Dynamics):
     def begin(self, key: Array, count: int) -> Any:
         if not self.whole:
             return ()
+        feature_key, draw_key = jax.random.split(key)
+        pairs = zip(self._models, jax.random.split(feature_key, len(self._models)), strict=True)
+        features = [draw_features(model, own) for model, own in pairs]
 
         def draw(own: Array) -> list[Any]:
-            keys = jax.random.split(own, len(self._models))
-            return [draw_functions(m, k) for m, k in zip(self._models, keys, strict=True)]
+            keys = jax.random.split(own, len(features))
+            each = zip(self._models, features, keys, strict=True)
+            return [draw_functions(*one) for one in each]
 
-        return jax.vmap(draw)(jax.random.split(key, count))
+        return features, jax.vmap(draw)(jax.random.split(draw_key, count))
 
     def outcomes(self, drawn: Any, states: States, actions: Actions, key: Array) -> Outcomes:
         weights, mean, variance = self.predictions(drawn, states, actions, key)
@@ -197,11 +201,12 @@ class ModelDynamics(Dynamics):
         """Weights and components of one of the models, in the user's units."""
         standard = (X - units.x_centre) / units.x_unit
         if self.whole:
+            features, draws = (part[index] for part in drawn)
 
-            def along(draws: Any, x: Float[Array, " D"]) -> Any:
-                return _predictive(with_functions(model, draws), x[None])
+            def along(own: Any, x: Float[Array, " D"]) -> Any:
+                return _predictive(with_functions(model, features, own), x[None])
 
-            weights, parts = jax.vmap(along)(drawn[index], standard)
+            weights, parts = jax.vmap(along)(draws, standard)
             weights, parts = weights[:, 0], [_trajectories_last(part) for part in parts]
         else:
             weights, parts = _predictive(model, standard)
