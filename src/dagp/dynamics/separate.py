@@ -42,8 +42,16 @@ def own_functions(
     if target.shape[1] == 1:
         return [None for _ in model.processes_]
     found: list[Own] = []
+    functions = [prior for prior in priors if not prior.clutter]
+    count = sum(process.kernel_ is not None for process in model.processes_)
+    if count != len(functions) and any(prior is not functions[0] for prior in functions):
+        # Processes were removed, and it is not known which prior is whose.
+        functions = []
     for k, process in enumerate(model.processes_):
-        prior = _prior_of(k, process.kind, priors, len(model.processes_))
+        # Clutter comes where the user put it: the functions are counted without it.
+        at = sum(other.kernel_ is not None for other in model.processes_[:k])
+        known = process.kernel_ is not None and at < len(functions)
+        prior = _separable(functions[at]) if known else None
         weight = np.where(model.used_mask_, model.responsibilities_[:, k], 0.0)
         rows = weight > _NEGLIGIBLE
         sure = weight > 0.5
@@ -60,15 +68,8 @@ def own_functions(
     return found
 
 
-def _prior_of(k: int, kind: str, priors: list[ProcessPrior], count: int) -> GP | DeepGP | None:
-    """The prior of process k, if it can be that of a single state."""
-    functions = [prior for prior in priors if not prior.clutter]
-    if kind in ("Noise", "Uniform") or k >= len(functions):
-        return None
-    if count != len(priors) and any(prior is not functions[0] for prior in functions):
-        # Processes were removed, and it is not known which prior is whose.
-        return None
-    prior = functions[k]
+def _separable(prior: ProcessPrior) -> GP | DeepGP | None:
+    """A prior, if it can be that of a single state."""
     if not isinstance(prior, GP | DeepGP) or prior.mean is not None:
         return None
     given: Any = getattr(prior.noise_std, "raw", prior.noise_std)
