@@ -28,7 +28,8 @@ import jax
 from threadpoolctl import threadpool_limits
 
 # Faces towards packages that are not there have nothing to show.
-collect_ignore = [] if find_spec("skpro") else ["src/dagp/skpro.py"]
+_FACES = {"skpro": "src/dagp/skpro.py", "gymnasium": "src/dagp/dynamics/gym.py"}
+collect_ignore = [path for package, path in _FACES.items() if not find_spec(package)]
 MAPS = Path("/proc/self/maps")
 MOST = 20_000
 """Every compiled program holds several memory maps, and Linux allows a process 65530 of them: the

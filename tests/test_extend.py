@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from jax.scipy.special import erf
@@ -200,7 +201,7 @@ def test_it_is_saved_loaded_and_described(model, data, tmp_path):
     page = report.write(again, X, y, tmp_path / "own.html").read_text()
     assert "Laplace" in page
     assert len(plot.overview(again, X, y)) == 3
-    plot.plt.close("all")
+    plt.close("all")
 
 
 def test_it_goes_on_learning(model, data, tmp_path):

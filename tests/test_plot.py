@@ -10,6 +10,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from dagp import DAGP, datasets, plot
+from dagp.plot import processes
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_overview_has_three_parts_and_names(example):
 def test_lines_are_stronger_than_bands_and_rare_processes_stay_visible():
     _, ax = plt.subplots()
     x, weight = np.linspace(0, 1, 5), np.array([1.0, 1.0, 0.05, 0.05, 0.0])
-    plot._faded(ax, x, x, np.ones(5), weight, plot.colour(0))
+    processes._faded(ax, x, x, np.ones(5), weight, plot.colour(0))
     line, band = ax.collections
     np.testing.assert_allclose(line.get_colors()[[0, 2], 3], [1.0, 0.05**0.5])
     np.testing.assert_allclose(band.get_facecolor()[0, 3], 0.3)

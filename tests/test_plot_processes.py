@@ -15,6 +15,7 @@ from matplotlib.colors import to_hex
 
 from dagp import DAGP, GP, DeepGP, Noise, datasets, plot
 from dagp.describe.observations import observations
+from dagp.plot import processes
 
 KINDS = {
     "heteroscedastic": [GP(noise_gp=GP()), GP()],
@@ -65,7 +66,7 @@ def axes() -> Axes:
 
 
 def swept(model):
-    return np.linspace(*[end[0] for end in model.extent_], plot._GRID)
+    return np.linspace(*[end[0] for end in model.extent_], processes._GRID)
 
 
 # --------------------------------------------------------------------- components are no processes

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 import dagp
-from dagp import datasets, kernels, means, plot, scoring
+from dagp import datasets, dynamics, kernels, means, plot, scoring
 from dagp.core.gc import gc_paused
 
-MODULES = (dagp, kernels, datasets, means, plot, scoring)
+MODULES = (dagp, kernels, datasets, dynamics, means, plot, scoring)
 HIDDEN_EXAMPLES = {"Kernel", "Mean", "Sum", "Product", "Centred", "InUnits"}
 """Interfaces and what operators make: the module's own example shows them at work."""
 
@@ -29,7 +29,7 @@ def test_every_public_name_is_documented(module):
 
 
 @pytest.mark.parametrize(
-    "module", (dagp, kernels, datasets, means, scoring), ids=lambda m: m.__name__
+    "module", (dagp, kernels, datasets, dynamics, means, scoring), ids=lambda m: m.__name__
 )
 def test_every_public_class_and_function_shows_an_example(module):
     for name in set(module.__all__) - HIDDEN_EXAMPLES:

@@ -22,6 +22,7 @@ ROOMS = (
     "predictions",
     "estimator",
     "robust",
+    "dynamics",
     "datasets",
     "scoring",
     "distributed",

@@ -8,7 +8,7 @@ from dagp.core.gc import gc_paused
 from dagp.core.version import __version__
 
 if TYPE_CHECKING:
-    from dagp import datasets, kernels, means, plot
+    from dagp import datasets, dynamics, kernels, means, plot
     from dagp.core.errors import FitError, SearchWarning, StorageError
     from dagp.core.program_files import clear_cache
     from dagp.estimator import DAGP
@@ -38,6 +38,7 @@ __all__ = [
     "__version__",
     "clear_cache",
     "datasets",
+    "dynamics",
     "fixed",
     "kernels",
     "means",
@@ -58,7 +59,7 @@ _HOMES = {
     **dict.fromkeys(("Noise", "Uniform"), "model.clutter"),
     **dict.fromkeys(("Gamma", "HalfCauchy", "LogNormal", "fixed", "parameter"), "model.parameters"),
 }
-_MODULES = ("datasets", "kernels", "means", "plot")
+_MODULES = ("datasets", "dynamics", "kernels", "means", "plot")
 
 
 def __getattr__(name: str) -> object:

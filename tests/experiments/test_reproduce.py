@@ -180,6 +180,6 @@ def test_reproduce_all_quickly(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     folder = tmp_path / "reproduce-quick"
-    for name in ("noise", "multimodal", "cartpole"):
+    for name in ("noise", "multimodal", "cartpole", "wetchicken"):
         assert not any(row.get("error") for row in read(folder / f"{name}.csv"))
     assert "✗" not in (folder / "capabilities.md").read_text().split("declared and shown")[0]

@@ -88,7 +88,7 @@ class Energy:
         latent = MeanField(*(column[batch.indices] * scale for column in q.latent))
         weights, weight_ratios = _draw(q.weights, WEIGHT_VARIANCE, self.samples, weight_key)
         z, z_ratios = _draw(latent, batch.X.shape[1], self.samples, latent_key)
-        network = functools.partial(_network_output, self.sizes)
+        network = functools.partial(network_output, self.sizes)
         outputs = jax.vmap(network, (0, 0, None))(weights, z, batch.X)
         misfit = (batch.y - outputs) ** 2 * jnp.exp(-q.log_noise)
         log_density = -0.5 * (misfit + q.log_noise + np.log(2 * np.pi))
@@ -114,7 +114,7 @@ def _log_power_mean(logs: Float[Array, "S N"], alpha: float) -> PerPoint:
     return (jax.nn.logsumexp(alpha * logs, axis=0) - np.log(len(logs))) / alpha
 
 
-def _network_output(
+def network_output(
     sizes: Sequence[int], weights: Float[Array, " n"], z: Float[Array, "..."], X: Inputs
 ) -> PerPoint:
     """Output of one network, with one z for all points or one per point."""
@@ -133,7 +133,7 @@ def _outputs(
 ) -> Float[Array, "N S"]:
     """Outputs of all sampled networks."""
     # Sequentially: the hidden layers of all networks at once would take hundreds of MB.
-    return jax.lax.map(lambda draw: _network_output(sizes, draw[0], draw[1], X), (weights, z)).T
+    return jax.lax.map(lambda draw: network_output(sizes, draw[0], draw[1], X), (weights, z)).T
 
 
 @dataclass(eq=False, repr=False)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from typer import Option
 
@@ -75,5 +76,5 @@ def save_overview(
         replace(path, lambda file: figure.savefig(file, format=kind, dpi=150))
     except ValueError as error:
         raise InputError(f"Cannot write {path}: {error}.") from error
-    figures.plt.close(figure)
+    plt.close(figure)
     return path

@@ -28,6 +28,7 @@ class ExperimentName(StrEnum):
     multimodal = "multimodal"
     cartpole = "cartpole"
     robust = "robust"
+    wetchicken = "wetchicken"
     capabilities = "capabilities"
     all = "all"
 

@@ -10,11 +10,14 @@ and ``random_state``, a seed or random generator.
 
 from dagp.datasets.corrupted import corrupt, friedman, neal
 from dagp.datasets.harder import crossings, heteroscedastic, rare, steps, switch, trajectories
-from dagp.datasets.paper import cartpole, multimodal, noise_separation
+from dagp.datasets.paper import CartPole, cartpole, multimodal, noise_separation
 from dagp.datasets.surfaces import sheets
 from dagp.datasets.turbine import turbine
+from dagp.datasets.wetchicken import WetChicken, wet_chicken
 
 __all__ = [
+    "CartPole",
+    "WetChicken",
     "cartpole",
     "corrupt",
     "crossings",
@@ -29,4 +32,5 @@ __all__ = [
     "switch",
     "trajectories",
     "turbine",
+    "wet_chicken",
 ]

@@ -1,6 +1,6 @@
 """Simulated data sets of the paper, with known assignments."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -154,6 +154,44 @@ def cartpole(
         feature_names=["position", "velocity", "angle", "angular_velocity", "action"],
         target_names=["turn"],
     )
+
+
+class CartPole:
+    """The true cart-poles: what a force does to cart and pole.
+
+    Parameters
+    ----------
+    hold : int, default=5
+        Steps of 0.02 s for which an action is held.
+
+    Examples
+    --------
+    >>> pole = CartPole()
+    >>> pole.step([[0.0, 0.0, 0.1, 0.0]], [[0.0]], "default").shape
+    (1, 4)
+    """
+
+    def __init__(self, hold: int = 5):
+        self.hold = hold
+
+    def step(self, states: Any, actions: Any, system: str = "default") -> np.ndarray:
+        """States (N, 4) after an action; angles go on beyond ±π.
+
+        Parameters
+        ----------
+        states : array-like of shape (N, 4)
+            Cart position and velocity, pole angle and velocity.
+        actions : array-like of shape (N, 1)
+            Between −1 and 1, of 10 N.
+        system : {"default", "short"}, default="default"
+        """
+        if system not in _POLES:
+            raise ValueError(f"system must be 'default' or 'short', got {system!r}.")
+        state = np.asarray(states, np.float64).T
+        force = 10.0 * np.asarray(actions, np.float64)[:, 0]
+        for _ in range(self.hold):
+            state = _euler_step(state, force, *_POLES[system])
+        return state.T
 
 
 def _transitions(

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 from dagp import plot
 from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
+from dagp.experiments.wetchicken import WETCHICKEN, drifting
 from dagp.files.atomic import replace
 
 
@@ -39,6 +41,44 @@ def multimodal(folder: Path, seed: int, quick: bool) -> list[Path]:
     return paths
 
 
+def wetchicken(folder: Path, seed: int, quick: bool) -> list[Path]:
+    """Mean, standard deviation and drop probability without a paddle, beside the truth; a fan of
+    trajectories under the policy, and its hazard."""
+    variant = WETCHICKEN.quick_variants[0] if quick else "N 1000"
+    data = WETCHICKEN.data(variant, seed, quick)
+    decision = WETCHICKEN.competitors["DAGP constant drops"](data, seed, quick)
+    x, y = np.meshgrid(*[np.linspace(0, 5, 51)] * 2)
+    states, still = np.stack([x.ravel(), y.ravel()], axis=1), np.zeros((x.size, 2))
+    found = drifting(decision, np.hstack([states, still]))
+    truth = (
+        *data.simulator.drifting(states, still),
+        data.simulator.drop_probability(states, still),
+    )
+    figure, axes = plt.subplots(
+        2, 3, figsize=(12, 7), sharex=True, sharey=True, layout="constrained"
+    )
+    titles = ("mean of the next x, no drop", "its standard deviation", "drop probability")
+    for column, title, own, true in zip(axes.T, titles, found, truth, strict=True):
+        top = float(max(own.max(), true.max()))
+        drawn = [
+            ax.pcolormesh(x, y, values.reshape(x.shape), vmin=0, vmax=top, cmap="viridis")
+            for ax, values in zip(column, (true, own), strict=True)
+        ]
+        column[0].set_title(f"{title}: truth", fontsize="medium")
+        column[1].set_title("model", fontsize="medium")
+        figure.colorbar(drawn[0], ax=column)
+    axes[1, 1].set_xlabel("x")
+    axes[0, 0].set_ylabel("y")
+    recovered = _save(figure, folder / "wetchicken_recovered.png")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    model, policy = decision.model, decision.policy
+    paths = model.rollout(policy, [2.5, 2.5], 20, n_samples=500, random_state=seed)
+    plot.fan(paths, 0, name="x", ax=left)
+    plot.hazard(model, decision.drops[0], policy=policy, ax=right)
+    right.set(xlabel="x", ylabel="y", title="probability of a drop under the policy")
+    return [recovered, _save(figure, folder / "wetchicken_policy.png")]
+
+
 def _save(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(path, lambda file: figure.savefig(file, format="png", dpi=100))
@@ -49,4 +89,5 @@ def _save(figure: Any, path: Path) -> Path:
 FIGURES: dict[str, Callable[[Path, int, bool], list[Path]]] = {
     "noise": noise,
     "multimodal": multimodal,
+    "wetchicken": wetchicken,
 }

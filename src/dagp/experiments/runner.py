@@ -19,9 +19,12 @@ from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
 from dagp.experiments.pool import parallel_map
 from dagp.experiments.robust import ROBUST
+from dagp.experiments.wetchicken import WETCHICKEN
 from dagp.files.atomic import replace
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE, ROBUST)}
+EXPERIMENTS = {
+    experiment.name: experiment for experiment in (NOISE, MULTIMODAL, CARTPOLE, ROBUST, WETCHICKEN)
+}
 FIRST_SEED = 100
 """Smaller seeds are reserved for tuning."""
 Callback = Callable[[int, int, Row], Any]

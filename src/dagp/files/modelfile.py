@@ -34,17 +34,22 @@ PROCEDURE = "0.3.0"
 
 
 def save(
-    estimator: "DAGP", path: str | Path, data: tuple[Any, Any] | None, target: str | None = None
+    estimator: "DAGP",
+    path: str | Path,
+    data: tuple[Any, Any] | None,
+    target: str | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a fitted estimator, its training rows `data` and the name `target` of its output."""
+    """Write a fitted estimator, its training rows `data`, the name `target` of its output, and
+    `more` parts, of models that are built on it."""
     check_is_fitted(estimator)
-    tree: dict[str, Any] = {"estimator": _taken_apart(estimator), "data": None}
+    tree: dict[str, Any] = {**(more or {}), "estimator": _taken_apart(estimator), "data": None}
     if data is not None:
         columns = estimator.columns_
         X = data[0] if columns.plain else columns.encode(data[0])
         tree["data"] = {"X": np.asarray(X, np.float64), "y": np.asarray(data[1], np.float64)}
     # A model that `load` would refuse is not written.
-    with _refusing(f"Cannot save this model in {path}"):
+    with refusing(f"Cannot save this model in {path}"):
         check_rows(tree["data"], estimator.posterior_.units)
         for one in (estimator, *estimator.alternatives_):
             check_estimator(one, [process.share_ for process in one.processes_])
@@ -72,7 +77,7 @@ def about(estimator: "DAGP") -> dict[str, Any]:
 def load(cls: "type[DAGP]", path: str | Path) -> "DAGP":
     """The estimator in a file."""
     tree = storage.load(path, MODEL)
-    with _refusing(f"{path} does not hold a whole model"):
+    with refusing(f"{path} does not hold a whole model"):
         estimator = _put_together(cls, tree["estimator"])
         check_rows(tree["data"], estimator.posterior_.units)
     return estimator
@@ -84,7 +89,7 @@ def training_data(path: str | Path) -> tuple[np.ndarray, np.ndarray] | None:
     Categories and times are decoded: an array of objects, that the model encodes again.
     """
     tree = storage.load(path, MODEL)
-    with _refusing(f"{path} does not hold a whole model"):
+    with refusing(f"{path} does not hold a whole model"):
         data, fitted = tree["data"], tree["estimator"]["fitted"]
         check_rows(data, fitted["posterior_"].units)
         if data is None:
@@ -93,11 +98,20 @@ def training_data(path: str | Path) -> tuple[np.ndarray, np.ndarray] | None:
         return data["X"] if columns is None else columns.decode(data["X"]), data["y"]
 
 
+def part(path: str | Path, name: str) -> Any:
+    """One of the `more` parts of a file."""
+    tree = storage.load(path, MODEL)
+    if name not in tree:
+        raise StorageError(f"{path} does not hold a {name} model, but a plain one.")
+    return tree[name]
+
+
 @contextmanager
-def _refusing(what: str) -> Iterator[None]:
+def refusing(what: str) -> Iterator[None]:
+    """Turn errors about the content of a file into `StorageError`."""
     try:
         yield
-    except MemoryError:
+    except (MemoryError, StorageError):
         raise
     except Exception as error:
         # Fields of objects in a file are set without constructors: invalid ones may raise anything.

@@ -1,18 +1,4 @@
-"""Matplotlib plots of data, processes, assignments, gate and search.
-
-Every function draws on the axes ``ax`` (None: the current axes) and returns them. ``column`` and
-``output`` are the input on the x axis and the output on the y axis; curves hold the other inputs at
-the middle of their range and extend by ``margin`` of the range beyond the training data. Where a
-model has categories or times, columns are those of ``model.columns_.names``. A process has the same
-colour in every plot, from a colour-blind safe palette. Rows with missing cells are left out where
-the model leaves them out (``missing="drop"``).
-
->>> import matplotlib; matplotlib.use("agg")
->>> from dagp import datasets
->>> sample = datasets.multimodal(n=20, random_state=0)
->>> data(sample.X, sample.y, sample.process).get_xlabel()
-'x'
-"""
+"""Plots of data, processes, assignments, gate and search."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,8 +24,6 @@ from dagp.describe.observations import input_names, observations
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
     from dagp.predict.mixture import Mixture
-
-__all__ = ["assignment", "bound", "colour", "data", "gate", "overview", "posterior", "restarts"]
 
 # The Okabe–Ito palette, with black last because it suggests "no process".
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")

@@ -1,0 +1,202 @@
+"""Roll-outs for users: checked, in NumPy arrays, also for policies that are not JAX functions."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dagp.core.precision import numerics
+from dagp.core.random import as_random_state
+from dagp.core.typing import Array, Float, Int, RandomState
+from dagp.dynamics import checks
+from dagp.dynamics.policy import Policy
+from dagp.dynamics.rollout import Steps, advance, simulate
+from dagp.dynamics.steps import Dynamics, ModelDynamics, States
+
+if TYPE_CHECKING:
+    from dagp.dynamics.transition import TransitionModel
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Trajectories of a model under a policy.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, T + 1, S), or (n_samples, B, T + 1, S) for B starts
+        The start is the first.
+    actions : ndarray of shape (n_samples, …, T, A)
+    regimes : ndarray of int of shape (n_samples, …, T)
+        The regime of each step.
+    probabilities : ndarray of shape (n_samples, …, T, K)
+        Probability of each regime at each step, given the state and the action.
+    outside : ndarray of shape (n_samples, …, T)
+        How far state or action lie outside of the range of the training data, in widths of that
+        range; 0 inside.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dagp import DAGP
+    >>> from dagp.dynamics import TransitionModel
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> model = TransitionModel(DAGP(1, n_init=1, tol=1e-1, random_state=0)).fit(x, None, x / 2)
+    >>> model.rollout(None, [0.5], horizon=2, n_samples=10).regime_probabilities().shape
+    (2, 1)
+    """
+
+    states: Float[np.ndarray, "*batch T1 S"]
+    actions: Float[np.ndarray, "*batch T A"]
+    regimes: Int[np.ndarray, "*batch T"]
+    probabilities: Float[np.ndarray, "*batch T K"]
+    outside: Float[np.ndarray, "*batch T"]
+
+    def regime_probabilities(self) -> Float[np.ndarray, "*B T K"]:
+        """Probability of each regime at each step, (T, K) or (B, T, K): mean over the samples."""
+        return self.probabilities.mean(axis=0)
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """Quantiles of the states over the samples.
+
+        Parameters
+        ----------
+        q : float or array-like of shape (Q,)
+
+        Returns
+        -------
+        ndarray of shape (…, T + 1, S), or (Q, …, T + 1, S)
+        """
+        return np.quantile(self.states, q, axis=0)
+
+
+@eqx.filter_jit
+def _compiled(
+    dynamics: Dynamics, policy: Policy, start: States, key: Array, horizon: int, keep: bool
+) -> Steps:
+    act, parameters = policy.function, policy.parameters
+    return simulate(dynamics, act, parameters, start, horizon, key, keep=keep)
+
+
+@eqx.filter_jit
+def begin_paths(dynamics: Dynamics, key: Array, count: int) -> Any:
+    """What is drawn once for each trajectory, compiled."""
+    return dynamics.begin(key, count)
+
+
+@eqx.filter_jit
+def one_step(
+    dynamics: Dynamics, drawn: Any, states: States, actions: Array, key: Array, before: Any = None
+) -> Steps:
+    """One step of every trajectory, compiled; see `advance`."""
+    return advance(dynamics, drawn, states, actions, key, before=before)
+
+
+@eqx.filter_jit
+def _moments(dynamics: ModelDynamics, states: States, actions: Array) -> Any:
+    return dynamics.moments(states, actions)
+
+
+def next_moments(
+    model: "TransitionModel", states: np.ndarray, actions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `TransitionModel.predict`."""
+    dynamics = model.dynamics()
+    with numerics():
+        mean, variance = _moments(dynamics, states, actions)
+        return np.asarray(mean), np.sqrt(np.asarray(variance))
+
+
+def _no_action(parameters: Any, state: Any) -> Any:
+    return state[:0]
+
+
+def key_of(random_state: RandomState) -> Array:
+    """A key of JAX from a random state."""
+    return jax.random.key(int(as_random_state(random_state).randint(2**31 - 1)))
+
+
+def roll_out(
+    model: "TransitionModel",
+    policy: Any,
+    start: Any,
+    horizon: int,
+    n_samples: int,
+    random_state: RandomState,
+    functions: Any,
+    regimes: Any,
+) -> Rollout:
+    """As `TransitionModel.rollout`."""
+    check_is_fitted(model, "model_")
+    horizon, n_samples = checks.whole("horizon", horizon), checks.whole("n_samples", n_samples)
+    if regimes not in ("step", "trajectory"):
+        raise ValueError(f'regimes must be "step" or "trajectory", got {regimes!r}.')
+    begin, keep = np.asarray(start, np.float64), regimes == "trajectory"
+    states = checks.table("start", np.atleast_2d(begin), model.n_states_)
+    checks.inside("start", states, *checks.interval("bounds", model.bounds, model.n_states_))
+    if policy is None:
+        if model.n_actions_:
+            raise ValueError(f"This model has {model.n_actions_} actions: policy must not be None.")
+        policy = Policy(_no_action, ())
+    many = np.repeat(states, n_samples, axis=0)
+    dynamics = model.dynamics(functions)
+    with numerics():
+        key = key_of(random_state)
+        if isinstance(policy, Policy):
+            _check_width(policy, states[0], model.n_actions_)
+            steps = _compiled(dynamics, policy, many, key, horizon, keep)
+        else:
+            steps = _with_numpy(dynamics, policy, many, key, horizon, keep, model)
+        steps: Any = Steps(*(np.asarray(part) for part in steps))
+    checks.actions(steps.actions, steps.states, *model.action_bounds_.T)
+    X = np.concatenate([steps.states, steps.actions], axis=2)
+    outside = checks.tell_outside(model.range_.beyond(X), model.n_states_)
+    final = np.concatenate([steps.states, steps.next_states[-1:]])
+
+    def arranged(part: np.ndarray) -> np.ndarray:
+        split = np.moveaxis(part, 0, 1).reshape(len(states), n_samples, len(part), *part.shape[2:])
+        split = np.swapaxes(split, 0, 1)
+        return split[:, 0] if begin.ndim == 1 else split
+
+    parts = (final, steps.actions, steps.regimes, steps.weights, outside)
+    return Rollout(*map(arranged, parts))
+
+
+def _check_width(policy: Policy, state: np.ndarray, n_actions: int) -> None:
+    found = jax.eval_shape(policy.function, policy.parameters, state)
+    if getattr(found, "shape", None) != (n_actions,):
+        raise ValueError(
+            f"The policy must return {n_actions} actions for a state, got "
+            f"{getattr(found, 'shape', type(found).__name__)}."
+        )
+
+
+def _with_numpy(
+    dynamics: Dynamics,
+    policy: Any,
+    start: np.ndarray,
+    key: Array,
+    horizon: int,
+    keep: bool,
+    model: "TransitionModel",
+) -> Steps:
+    """As `simulate`, step by step, with actions from a NumPy function."""
+    begin_key, step_key = jax.random.split(key)
+    drawn = begin_paths(dynamics, begin_key, len(start))
+    states, found = start, []
+    before = np.full(len(start), -1) if keep else None
+    for own in jax.random.split(step_key, horizon):
+        actions = np.asarray(policy(states), np.float64)
+        if actions.shape != (len(start), model.n_actions_):
+            raise ValueError(
+                f"The policy must return actions of shape {(len(start), model.n_actions_)} for "
+                f"states of shape {states.shape}, got {actions.shape}."
+            )
+        checks.actions(actions[None], states[None], *model.action_bounds_.T)
+        steps = one_step(dynamics, drawn, states, actions, own, before)
+        states = np.asarray(steps.next_states)
+        before = np.asarray(steps.regimes) if keep else None
+        found.append(steps)
+    return Steps(*(np.stack(parts) for parts in zip(*found, strict=True)))
