@@ -247,7 +247,7 @@ FIT = ("--processes", "1", "--starts", "1")
         ("y\n1\n2\n", ("--target", "y"), "no input column is left"),
         ("x,y\n1,a\n2,b\n", ("--target", "y"), "row 2, column 'y': 'a' is not a number"),
         ("x,y\n1,2\n,3\n", ("--target", "y"), "1 empty cell(s), the first in row 3, column 'x'"),
-        ("x,y\n,2\n,3\n", ("--target", "y", "--missing", "drop"), "every row has an empty cell"),
+        ("x,y\n,2\n,3\n", ("--target", "y", "--missing", "drop"), "has no values in column"),
         ("x,y,w\n1,2,1\n2,3,-1\n", ("--target", "y", "--weights", "w"), "row 3, column 'w'"),
         ("x,y,l\n1,2,\n2,3,.5\n", ("--target", "y", "--labels", "l"), "row 3, column 'l'"),
         ("x,y,l\n1,2,\n2,3,4\n", ("--target", "y", "--labels", "l"), "a label must be"),

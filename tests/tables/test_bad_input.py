@@ -71,7 +71,7 @@ def test_data_that_cannot_be_used(inputs, outputs, message):
         ({"processes": [GP(kernels.SquaredExponential(active=[3]))]}, "column"),
         ({"processes": [GP(), Uniform(low=2.0, high=1.0)]}, "low < high"),
         ({"inducing": 0}, "inducing must be at least 1"),
-        ({"inducing": np.zeros((3, 2))}, "inducing must be a number or have shape"),
+        ({"inducing": np.zeros((3, 2))}, 'inducing must be "auto", "all", a number or of shape'),
     ],
 )
 def test_parameters_are_checked_when_fitting_not_before(parameters, message):

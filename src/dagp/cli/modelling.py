@@ -32,7 +32,7 @@ def build_estimator(settings: Settings, inputs: Sequence[str]) -> DAGP:
     gate = settings.get("gate")
     arguments = {
         "gate": None if gate is None else priors.gate(gate, Place(settings.where("gate"), inputs)),
-        "inducing": _positions(settings.get("inducing")),
+        "inducing": _positions(settings.get("inducing", "auto")),
         "inference": _inference(settings),
     }
     names = {"starts": "n_init", "seed": "random_state"}

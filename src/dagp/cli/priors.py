@@ -124,7 +124,7 @@ def _setting(key: str, value: Any, place: Place) -> Any:
         return _quantity(value, place)
     if key == "noise" and value not in NOISES:
         near = suggestion(str(value), NOISES)
-        raise place.error(f"there is no noise {value!r}.{near} There are {listed(NOISES)}")
+        raise place.error(f"there is no noise {quoted(value)}.{near} There are {listed(NOISES)}")
     return value
 
 
