@@ -313,7 +313,7 @@ def test_nullable_columns(dtype, fitted):
     nullable = X.astype(dtype)
     np.testing.assert_array_equal(model.predict(nullable), model.predict(X))
     nullable.iloc[3, 0] = pd.NA
-    with pytest.raises(ValueError, match=r"X contains NaN.*row 3, column 'speed'"):
+    with pytest.raises(ValueError, match=r"X contains NaN.*row 30, column 'speed'"):
         model.predict(nullable)
     outputs = pd.Series(y, index=X.index).astype(dtype)
     outputs.iloc[5] = pd.NA

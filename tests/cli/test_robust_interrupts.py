@@ -18,7 +18,7 @@ from dagp.cli.app import COMMANDS
 COMMAND_LINES = {
     "info": "info model.dagp",
     "init": "init data.csv -o {}.toml",
-    "predict": "predict model.dagp data.csv -o {}.csv",
+    "predict": "predict model.dagp inputs.csv -o {}.csv",
     "plot": "plot model.dagp -o {}.png",
     "report": "report model.dagp -o {}.html",
     "fit": "fit data.csv -t y --starts 1 --max-iter 60 --checkpoint-every 0 -o {}.dagp",
@@ -37,6 +37,7 @@ def place(tmp_path_factory):
     x = np.linspace(0, 1, 24)
     y = np.sin(6 * x)
     np.savetxt(folder / "data.csv", np.c_[x, y], delimiter=",", header="0,y", comments="")
+    np.savetxt(folder / "inputs.csv", x, header="0", comments="")
     model = DAGP(1, n_init=1, max_iter=200, tol=1e3, inducing=6, random_state=0)
     model.fit(x[:, None], y).save(folder / "model.dagp", data=(x[:, None], y))
     return folder

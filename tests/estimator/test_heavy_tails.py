@@ -2,6 +2,7 @@
 
 import jax
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.stats import t
@@ -109,7 +110,7 @@ def test_bands_of_plots_hold_a_probability(model, data):
     axes = plot.posterior(model, *data[:2])
     bands = [c.get_paths() for c in axes.collections if hasattr(c, "get_paths")]
     heights = [np.ptp(p.vertices[:, 1]) for paths in bands for p in paths]
-    plot.plt.close("all")
+    plt.close("all")
     assert 0 < np.median(heights) < 3
 
 

@@ -56,7 +56,7 @@ def test_negative_tolerances_and_sizes_are_refused_at_fit():
     refused_at_fit("batch_size must be a whole number", batch_size=-5)
     refused_at_fit("batch_size of at least 1", inference=Concrete(batch_size=0))
     refused_at_fit("inducing must be at least 1", inducing=-5)
-    refused_at_fit("inducing must be a number", inducing="many")
+    refused_at_fit("inducing must be .* a number", inducing="many")
 
 
 def test_unknown_kernel_is_refused_at_fit():

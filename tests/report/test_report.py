@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 from chromium import CHROMIUM, SETTLED, Browser, assert_quiet, picture
 
-from dagp import DAGP, GP, Mixture, Noise, datasets, plot, report
+from dagp import DAGP, GP, Mixture, Noise, datasets, report
 from dagp.errors import StorageError
+from dagp.plot import processes
 from dagp.report import calibration, case, relevance, slices
 
 DARK = {"name": "prefers-color-scheme", "value": "dark"}
@@ -261,7 +262,7 @@ def test_sentences_name_share_and_noise(separated):
 
 
 def test_colours_are_those_of_the_plots():
-    assert case.PALETTE == plot.PALETTE
+    assert case.PALETTE == processes.PALETTE
 
 
 def test_rows_with_gaps_are_left_out_where_the_model_does_so(separated):

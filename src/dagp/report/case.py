@@ -14,7 +14,7 @@ from dagp.tables.reading import output_names
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
 
-# Same as dagp.plot.PALETTE, which cannot be imported without matplotlib.
+# Same as dagp.plot.processes.PALETTE, which cannot be imported without matplotlib.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 DARK = ("#3D94D9", "#E69F00", "#00B386", "#D98BB5", "#7CC8F2", "#E87722", "#F0E442", "#F0F3F6")
 """The same hues on a dark ground: blue lighter, and white for black."""
