@@ -43,6 +43,17 @@ def test_the_final_fit_is_exact(fitted):
     assert np.allclose(fitted.predict(GRID), expected, atol=1e-3)
 
 
+def test_readings_without_noise():
+    """The jitter of the inducing covariance must not count as noise of the readings."""
+    inputs = np.random.default_rng(0).uniform(-1, 1, (40, 2))
+    outputs = np.sin(3 * inputs[:, 0]) + inputs[:, 1]
+    outputs[[3, 9]] += 4.0
+    model = RobustGPR(n_init=1, tol=1e-2, random_state=0).fit(inputs, outputs)
+    assert np.array_equal(np.flatnonzero(model.outliers_), [3, 9])
+    error = model.predict(GRID) - (np.sin(3 * GRID[:, 0]) + GRID[:, 1])
+    assert np.sqrt(np.mean(error**2)) < 0.02
+
+
 def test_without_wrong_readings_it_is_gp_regression():
     robust = RobustGPR(n_init=2, random_state=0).fit(X, CLEAN)
     assert not robust.outliers_.any()

@@ -6,7 +6,7 @@ import numpy as np
 
 from dagp.core.random import as_random_state
 from dagp.core.typing import Bool, Float, RandomState
-from dagp.datasets.curves import Dataset, check_whole
+from dagp.datasets.curves import Dataset, check_common, check_whole
 
 Corruption = Literal["none", "uniform", "asymmetric", "focused"]
 CORRUPTIONS: tuple[Corruption, ...] = ("none", "uniform", "asymmetric", "focused")
@@ -97,13 +97,12 @@ def neal(
     >>> data.X.shape, int(data.process.sum())
     ((100, 1), 10)
     """
-    rng = as_random_state(random_state)
+    rng = check_common(noise, n, n_test, random_state)
 
     def truth(X: Any) -> Any:
         x = X[:, 0]
         return 0.3 + 0.4 * x + 0.5 * np.sin(2.7 * x) + 1.1 / (1 + x**2)
 
-    check_whole("n", n, 1)
     X, X_test = rng.uniform(-3, 3, (n, 1)), np.linspace(-3, 3, n_test)[:, None]
     return _observed(truth, X, X_test, noise, corruption, rng)
 
@@ -137,8 +136,7 @@ def friedman(
     (100, 5)
     """
     check_whole("inputs", inputs, 5)
-    check_whole("n", n, 1)
-    rng = as_random_state(random_state)
+    rng = check_common(noise, n, n_test, random_state)
 
     def truth(X: Any) -> Any:
         return (

@@ -5,6 +5,7 @@ folder of ``boston.csv``, ``concrete.csv``, ``energy.csv`` and ``yacht.csv``, wh
 the target. Without it, the simulated data sets remain.
 """
 
+import functools
 import importlib.util
 import os
 from pathlib import Path
@@ -26,9 +27,9 @@ DATA = "DAGP_UCI"
 UCI = ("boston", "concrete", "energy", "yacht")
 _TRAINING = 0.9
 _SIMULATED = {
-    "neal": lambda **settings: neal(**settings),
-    "friedman5": lambda **settings: friedman(inputs=5, **settings),
-    "friedman10": lambda **settings: friedman(inputs=10, **settings),
+    "neal": neal,
+    "friedman5": functools.partial(friedman, inputs=5),
+    "friedman10": functools.partial(friedman, inputs=10),
 }
 
 

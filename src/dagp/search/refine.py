@@ -142,10 +142,13 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
     whole = with_inducing(everywhere, contender.start, best.model)
     processes = [whole.process(k) for k in range(problem.n_processes)]
     model = DataAssociation.assemble(processes, best.model.gate)
-    state, bound = begin(model, batch, best.responsibilities, PROBE_STEPS)
+    # One step, on the responsibilities found: further ones would use those of the sparse model, in
+    # which the jitter of the inducing covariance counts as noise, and almost none may be left.
+    state, bound = begin(model, batch, best.responsibilities, 0)
     if np.isfinite(float(bound.value)):
         contender.keep_plain()
-        contender.state, contender.bound, contender.status = state, float(bound.value), "converged"
+        state = state._replace(model=state.model.with_gate(best.model.gate))
+        contender.state, contender.bound, contender.status = state, best.bound, "converged"
 
 
 def _candidates(problem: Problem, contender: Contender, batch: Batch) -> Iterator[Exact]:
