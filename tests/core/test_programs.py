@@ -152,6 +152,14 @@ def test_sources_that_have_changed_meanwhile_are_not_trusted(home, monkeypatch):
     assert files(home) == []
 
 
+def test_a_mesh_has_a_name_only_without_devices():
+    # Part of the settings that tracing depends on, from version 0.11 of JAX.
+    AbstractMesh = jax.sharding.AbstractMesh
+    assert describe(AbstractMesh((), ())).endswith("AbstractMesh()")
+    with pytest.raises(UnknownCodeError):
+        describe(AbstractMesh((2,), ("rows",)))
+
+
 @pytest.mark.parametrize("value", [lambda x: x, Mine, Mine(), NUMBERS, object(), slice(1)])
 def test_code_and_values_that_a_name_does_not_cover_are_refused(value):
     with pytest.raises(UnknownCodeError):
@@ -341,8 +349,9 @@ def test_results_do_not_depend_on_what_is_kept(home):
         found.append(json.loads(out))
         assert bool(files(home)) == (environment != {"DAGP_CACHE": "off"})
     assert found[0] == found[1] == found[2]
-    # The last process has neither traced nor compiled anything.
-    assert messages == ""
+    # The last process has neither traced nor compiled anything of ours; from version 0.12, JAX
+    # compiles a copy (`stage`) for every array that comes from NumPy.
+    assert [line for line in messages.splitlines() if "stage" not in line] == []
 
 
 def test_where_jax_keeps_programs_itself_we_do_not(home, tmp_path):

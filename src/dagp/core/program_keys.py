@@ -99,10 +99,21 @@ def describe(value: Any) -> str:
         return f"{_global_name(kind)}.{value.name}"
     if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return _global_name(value)
-    plain = kind.__base__ is object and not hasattr(kind, "__slots__")
-    if plain and getattr(value, "__dict__", None) == {}:
+    if _is_empty(value):
         return f"{_global_name(kind)}()"
     raise UnknownCodeError(kind.__qualname__)
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether an object has no fields, or is one of JAX's whose fields are all empty, such as a
+    mesh of no devices."""
+    kind = type(value)
+    slots, fields = getattr(kind, "__slots__", ()), getattr(value, "__dict__", None)
+    if kind.__module__.split(".")[0] != "jax":
+        return kind.__base__ is object and fields == {} and not slots
+    # Underscored ones are derived, such as a hash.
+    names = [name for name in (*slots, *(fields or ())) if not name.startswith("_")]
+    return bool(names) and not any(getattr(value, name) for name in names)
 
 
 def _global_name(defined: Any) -> str:

@@ -24,10 +24,16 @@ import numpy as np
 from dagp.core.program_files import cache_folder, read, remove, write
 from dagp.core.program_keys import UnknownCodeError, program_key
 
-_TRIED = ("0.8.", "0.9.")
-"""Versions of JAX with which reading programs and the compiler options have been tried."""
-_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
-"""Compiles in two thirds to four fifths of the time; the programs run equally fast."""
+_TRIED = ("0.8.", "0.9.", "0.11.", "0.12.")
+"""Versions of JAX with which reading programs has been tried."""
+_WITH_OTHER_EMITTERS = ("0.8.", "0.9.")
+_OPTIONS = (
+    {"xla_cpu_use_fusion_emitters": False}
+    if jax.__version__.startswith(_WITH_OTHER_EMITTERS)
+    else None
+)
+"""Compiles in two thirds to four fifths of the time; the programs run equally fast. Later versions
+of JAX have no such option."""
 _SCALARS = (bool, int, float, complex)
 _PACKAGES = ("dagp", "equinox", "jax", "jaxlib", "numpy", "optax")
 """Packages whose classes a file may name."""
