@@ -81,6 +81,8 @@ PROCESSES: dict[str, Callable[[int], ProcessPrior]] = {
     "GP": lambda columns: GP(),
     "mean": lambda columns: GP(mean=means.Linear(), noise_std=0.1),
     "uneven": lambda columns: GP(noise_gp=GP()),
+    "Student": lambda columns: GP(noise="student"),
+    "Laplace": lambda columns: GP(noise="laplace"),
     "rough uneven": lambda columns: GP(kernels.Matern12(), noise_gp=GP(kernels.Matern32())),
     "DeepGP": lambda columns: DeepGP(),
     "narrow DeepGP": lambda columns: DeepGP(layers=3, width=1),

@@ -37,7 +37,7 @@ def run_job(home: str, **job: Any) -> dict[str, Any]:
 
 
 def import_s(repeats: int) -> Summary:
-    """Seconds to start Python and import the estimator, and to start Python alone."""
+    """Seconds to start Python and import the estimator, what it is built on, and nothing."""
 
     def run(code: str) -> Summary:
         # os._exit, because clean-up at exit is not part of the import.
@@ -47,7 +47,12 @@ def import_s(repeats: int) -> Summary:
     whole, alone = run("from dagp import DAGP"), run("pass")
     # scikit-learn imports pandas where it is installed; dagp does not.
     without = run("import sys; sys.modules['pandas'] = None; from dagp import DAGP")
-    return whole | {"without_pandas": without["median"], "python_alone": alone["median"]}
+    floor = run("import sklearn.base, jax")
+    return whole | {
+        "without_pandas": without["median"],
+        "scikit_learn_and_jax": floor["median"],
+        "python_alone": alone["median"],
+    }
 
 
 def first_fit(repeats: int) -> dict[str, Any]:
