@@ -145,11 +145,15 @@ def experiment(name, seed):
         truth, done = (np.concatenate(parts) for parts in zip(*tests, strict=True))
         best = scores(gaps(Oracle(), truth, done, seed))
         about = {"model": name, "seed": seed, "fit_s": fit_s, "accuracy": accuracy}
-        rows = [{**about, "model": "oracle", "functions": "", **against(best, best)}]
-        for functions in ("step", "trajectory"):
-            how = {"functions": functions, "regimes": "trajectory"}
+        rows = [{**about, "model": "oracle", "functions": "", "system": "", **against(best, best)}]
+        # Which system it is: by the shares of the data, or by the gate at the first state.
+        gate = model.predict_regimes(wrapped(truth[:, 0]), done[:, 0])
+        kinds = [("step", "share", "trajectory"), ("trajectory", "share", "trajectory")]
+        kinds += [("step", "gate", gate)] if name == "DAGP" else []
+        for functions, system, regimes in kinds:
+            how = {"functions": functions, "regimes": regimes}
             found = scores(gaps(model, truth, done, seed, **how))
-            rows.append({**about, "functions": functions, **against(found, best)})
+            rows.append({**about, "functions": functions, "system": system, **against(found, best)})
     return rows if name == "GP" else rows[1:]
 
 
@@ -171,8 +175,9 @@ def main():
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
-    for kind in sorted({(row["model"], row["functions"]) for row in rows}):
-        own = [row for row in rows if (row["model"], row["functions"]) == kind]
+    names = ("model", "functions", "system")
+    for kind in sorted({tuple(row[k] for k in names) for row in rows}):
+        own = [row for row in rows if tuple(row[k] for k in names) == kind]
         shown = [k for k, v in own[0].items() if isinstance(v, float) and k != "fit_s"]
         print(*kind, {k: round(float(np.mean([row[k] for row in own])), 3) for k in shown})
 
