@@ -77,11 +77,14 @@ def _recovered(x: Any, y: Any, truth: Any, found: Any, path: Path) -> Path:
         hidden = certain if title != titles[2] else np.zeros_like(certain)
         shown = [np.ma.masked_array(values, hidden) for values in (true, own)]
         colours = {"vmin": 0, "vmax": float(max(values.max() for values in shown))}
-        for ax, values, name in zip(column, shown, ("truth", "model"), strict=True):
+        drawn = [
+            ax.pcolormesh(x, y, values.reshape(x.shape), rasterized=True, **colours)
+            for ax, values in zip(column, shown, strict=True)
+        ]
+        for ax, name in zip(column, ("truth", "model"), strict=True):
             ax.set_facecolor("lightgrey")
-            drawn = ax.pcolormesh(x, y, values.reshape(x.shape), rasterized=True, **colours)
             ax.set_title(f"{title}: {name}", fontsize="medium")
-        figure.colorbar(drawn, ax=column)
+        figure.colorbar(drawn[0], ax=column)
     for ax in axes[1]:
         ax.set_xlabel("x")
     for ax in axes[:, 0]:
