@@ -155,14 +155,54 @@ def test_doubt_of_a_whole_function_does_not_average_out(line):
     assert spread("trajectory") > 1.02 * spread("step")
 
 
-def test_a_kept_regime_stays_what_it_was_first(machine):
+def test_a_kept_regime_stays_along_a_trajectory(machine):
     settings = {"horizon": 6, "n_samples": 200, "random_state": 0}
     still = lambda s: np.full((len(s), 1), 0.3)  # noqa: E731
     kept = machine.rollout(still, [0.5], regimes="trajectory", **settings)
     free = machine.rollout(still, [0.5], **settings)
     assert np.all(kept.regimes == kept.regimes[:, :1])
     assert not np.all(free.regimes == free.regimes[:, :1])
-    np.testing.assert_array_equal(kept.regimes[:, 0], free.regimes[:, 0])
+
+
+def test_the_system_of_a_trajectory_is_drawn_by_its_share_of_the_data_not_by_the_gate():
+    # The first of two systems stays near 0, where most rows are therefore its own; the second
+    # leaves. There are twice as many trajectories of the second, all of ten steps from near 0.
+    rng, rows = np.random.default_rng(0), []
+    for system, count in ((0, 10), (1, 20)):
+        x = rng.normal(0, 0.05, count)
+        for _ in range(10):
+            after = (0.5 * x if system == 0 else x + 0.3) + 0.02 * rng.standard_normal(count)
+            rows += list(zip(x, after, [system] * count, strict=True))
+            x = after
+    x, after, labels = np.array(rows).T
+    model = TransitionModel(DAGP(2, n_init=1, tol=1e-1, random_state=0))
+    model.fit(x[:, None], None, after[:, None], labels=labels.astype(int))
+    assert model.predict_regimes([[0.0]])[0, 0] > 0.6
+    run = model.rollout(None, [0.0], 2, 4000, random_state=0, regimes="trajectory")
+    assert abs(np.mean(run.regimes == 0) - 1 / 3) < 0.03
+    np.testing.assert_allclose(run.regime_probabilities(), [[1 / 3, 2 / 3]] * 2, atol=0.01)
+
+
+def test_regimes_of_trajectories_have_the_given_probabilities_for_each_start(machine):
+    still = lambda s: np.full((len(s), 1), 0.3)  # noqa: E731
+    chances = [[1.0, 0.0], [0.0, 2.0], [1.0, 3.0]]
+    starts = [[0.2], [0.5], [0.8]]
+    run = machine.rollout(still, starts, 2, 2000, random_state=0, regimes=chances)
+    found = [np.mean(run.regimes[:, b] == 1) for b in range(3)]
+    np.testing.assert_allclose(found, [0.0, 1.0, 0.75], atol=0.03)
+    policy = Policy(lambda p, state: 0.3 + 0 * state, ())
+    compiled = machine.rollout(policy, starts, 2, 2000, random_state=0, regimes=chances)
+    np.testing.assert_allclose(compiled.states, run.states, atol=1e-9)
+    assert run.regime_probabilities()[2].tolist() == [[0.25, 0.75]] * 2
+
+
+@pytest.mark.parametrize(
+    "regimes", ["now", [1.0], [[0.5, 0.5]] * 3, [-1.0, 2.0], [0, 0], [np.nan, 1]]
+)
+def test_regimes_that_are_no_probabilities_are_refused(machine, regimes):
+    still = lambda s: np.full((len(s), 1), 0.3)  # noqa: E731
+    with pytest.raises(ValueError, match="regimes must be"):
+        machine.rollout(still, [0.5], 2, 3, regimes=regimes)
 
 
 def test_a_numpy_policy_moves_as_the_same_policy_in_jax(machine):

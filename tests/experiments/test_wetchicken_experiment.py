@@ -45,6 +45,8 @@ def test_a_right_model_has_no_errors_and_policies_are_tried_on_the_river():
     bold = DATA.simulator.evaluate(policies[0], random_state=0)
     assert (row["return"], row["drops"]) == pytest.approx(bold)
     assert row["careful_drops"] < row["drops"]
+    few = DATA.simulator.evaluate(policies[0], steps=5, n=10_000, random_state=1)[0]
+    assert row["short_return"] == pytest.approx(few, abs=0.05)
 
 
 def test_drop_regimes_are_those_that_end_at_the_start():

@@ -32,7 +32,8 @@ class Rollout:
     regimes : ndarray of int of shape (n_samples, …, T)
         The regime of each step.
     probabilities : ndarray of shape (n_samples, …, T, K)
-        Probability of each regime at each step, given the state and the action.
+        Probability of each regime at each step, given the state and the action; if it is drawn for
+        a whole trajectory, the probabilities of that draw.
     outside : ndarray of shape (n_samples, …, T)
         How far state or action lie outside of the range of the training data, in widths of that
         range; 0 inside.
@@ -74,10 +75,10 @@ class Rollout:
 
 @eqx.filter_jit
 def _compiled(
-    dynamics: Dynamics, policy: Policy, start: States, key: Array, horizon: int, keep: bool
+    dynamics: Dynamics, policy: Policy, start: States, key: Array, horizon: int, kept: Any
 ) -> Steps:
     act, parameters = policy.function, policy.parameters
-    return simulate(dynamics, act, parameters, start, horizon, key, keep=keep)
+    return simulate(dynamics, act, parameters, start, horizon, key, kept=kept)
 
 
 @eqx.filter_jit
@@ -88,10 +89,10 @@ def begin_paths(dynamics: Dynamics, key: Array, count: int) -> Any:
 
 @eqx.filter_jit
 def one_step(
-    dynamics: Dynamics, drawn: Any, states: States, actions: Array, key: Array, before: Any = None
+    dynamics: Dynamics, drawn: Any, states: States, actions: Array, key: Array, kept: Any = None
 ) -> Steps:
     """One step of every trajectory, compiled; see `advance`."""
-    return advance(dynamics, drawn, states, actions, key, before=before)
+    return advance(dynamics, drawn, states, actions, key, kept=kept)
 
 
 @eqx.filter_jit
@@ -131,9 +132,7 @@ def roll_out(
     """As `TransitionModel.rollout`."""
     check_is_fitted(model, "model_")
     horizon, n_samples = checks.whole("horizon", horizon), checks.whole("n_samples", n_samples)
-    if regimes not in ("step", "trajectory"):
-        raise ValueError(f'regimes must be "step" or "trajectory", got {regimes!r}.')
-    begin, keep = np.asarray(start, np.float64), regimes == "trajectory"
+    begin = np.asarray(start, np.float64)
     states = checks.table("start", np.atleast_2d(begin), model.n_states_)
     checks.inside("start", states, *checks.interval("bounds", model.bounds, model.n_states_))
     if policy is None:
@@ -141,18 +140,23 @@ def roll_out(
             raise ValueError(f"This model has {model.n_actions_} actions: policy must not be None.")
         policy = Policy(_no_action, ())
     many = np.repeat(states, n_samples, axis=0)
+    rng = as_random_state(random_state)
+    chances = _chances(regimes, model, len(states))
+    kept = None if chances is None else _drawn_once(np.repeat(chances, n_samples, axis=0), rng)
     dynamics = model.dynamics(functions)
     with numerics():
-        key = key_of(random_state)
+        key = key_of(rng)
         if isinstance(policy, Policy):
             _check_width(policy, states[0], model.n_actions_)
-            steps = _compiled(dynamics, policy, many, key, horizon, keep)
+            steps = _compiled(dynamics, policy, many, key, horizon, kept)
         else:
-            steps = _with_numpy(dynamics, policy, many, key, horizon, keep, model)
+            steps = _with_numpy(dynamics, policy, many, key, horizon, kept, model)
         steps: Any = Steps(*(np.asarray(part) for part in steps))
     checks.actions(steps.actions, steps.states, *model.action_bounds_.T)
     X = np.concatenate([steps.states, steps.actions], axis=2)
     outside = checks.tell_outside(model.range_.beyond(X), model.n_states_)
+    if chances is not None:
+        steps = steps._replace(weights=_at_every_step(chances, n_samples, horizon))
     final = np.concatenate([steps.states, steps.next_states[-1:]])
 
     def arranged(part: np.ndarray) -> np.ndarray:
@@ -162,6 +166,42 @@ def roll_out(
 
     parts = (final, steps.actions, steps.regimes, steps.weights, outside)
     return Rollout(*map(arranged, parts))
+
+
+def _chances(regimes: Any, model: "TransitionModel", starts: int) -> np.ndarray | None:
+    """Probabilities (B, K) of the regime of a whole trajectory; None: it is drawn at every step."""
+    if isinstance(regimes, str):
+        if regimes not in ("step", "trajectory"):
+            raise ValueError(
+                f'regimes must be "step", "trajectory" or probabilities, got {regimes!r}.'
+            )
+        if regimes == "step":
+            return None
+        # The gate counts rows. A machine that lingers at a state has more of them there, which
+        # says nothing about which machine a trajectory that begins there belongs to.
+        regimes = [process.share_ for process in model.model_.processes_]
+    given = np.asarray(regimes, np.float64)
+    count = model.n_regimes_
+    if given.shape not in ((count,), (starts, count)):
+        raise ValueError(
+            f"regimes must be probabilities of shape {(count,)} or {(starts, count)}, one per "
+            f"regime and perhaps start, got {given.shape}."
+        )
+    total = given.sum(axis=-1, keepdims=True)
+    if not np.all(np.isfinite(given)) or np.any(given < 0) or np.any(total <= 0):
+        raise ValueError("regimes must be probabilities: not negative, not all zero, and finite.")
+    return np.broadcast_to(given / total, (starts, count))
+
+
+def _drawn_once(chances: Float[np.ndarray, "N K"], rng: np.random.RandomState) -> np.ndarray:
+    """A regime for every trajectory."""
+    above = rng.uniform(size=(len(chances), 1)) > np.cumsum(chances, axis=1)[:, :-1]
+    return above.sum(axis=1)
+
+
+def _at_every_step(chances: np.ndarray, n_samples: int, horizon: int) -> np.ndarray:
+    many = np.repeat(chances, n_samples, axis=0)
+    return np.broadcast_to(many, (horizon, *many.shape))
 
 
 def _check_width(policy: Policy, state: np.ndarray, n_actions: int) -> None:
@@ -179,14 +219,13 @@ def _with_numpy(
     start: np.ndarray,
     key: Array,
     horizon: int,
-    keep: bool,
+    kept: np.ndarray | None,
     model: "TransitionModel",
 ) -> Steps:
     """As `simulate`, step by step, with actions from a NumPy function."""
     begin_key, step_key = jax.random.split(key)
     drawn = begin_paths(dynamics, begin_key, len(start))
     states, found = start, []
-    before = np.full(len(start), -1) if keep else None
     for own in jax.random.split(step_key, horizon):
         actions = np.asarray(policy(states), np.float64)
         if actions.shape != (len(start), model.n_actions_):
@@ -195,8 +234,7 @@ def _with_numpy(
                 f"states of shape {states.shape}, got {actions.shape}."
             )
         checks.actions(actions[None], states[None], *model.action_bounds_.T)
-        steps = one_step(dynamics, drawn, states, actions, own, before)
+        steps = one_step(dynamics, drawn, states, actions, own, kept)
         states = np.asarray(steps.next_states)
-        before = np.asarray(steps.regimes) if keep else None
         found.append(steps)
     return Steps(*(np.stack(parts) for parts in zip(*found, strict=True)))

@@ -46,22 +46,18 @@ def simulate(
     key: Array,
     gradient: Gradient = "score",
     temperature: float = 1.0,
-    keep: bool = False,
+    kept: Int[Array, " N"] | None = None,
 ) -> Steps:
-    """Trajectories from each row of `start`; with `keep`, each stays in its first regime."""
+    """Trajectories from each row of `start`, each in the regime `kept` if that is given."""
     begin_key, step_key = jax.random.split(key)
     drawn = dynamics.begin(begin_key, len(start))
 
-    def step(carry: Any, own: Array) -> tuple[Any, Steps]:
-        states, before = carry
+    def step(states: States, own: Array) -> tuple[States, Steps]:
         actions = jax.vmap(lambda state: act(parameters, state))(states)
-        following = advance(
-            dynamics, drawn, states, actions, own, gradient, temperature, before if keep else None
-        )
-        return (following.next_states, following.regimes), following
+        following = advance(dynamics, drawn, states, actions, own, gradient, temperature, kept)
+        return following.next_states, following
 
-    unknown = jnp.full(len(start), -1)
-    return jax.lax.scan(step, (start, unknown), jax.random.split(step_key, horizon))[1]
+    return jax.lax.scan(step, start, jax.random.split(step_key, horizon))[1]
 
 
 def advance(
@@ -72,19 +68,17 @@ def advance(
     key: Array,
     gradient: Gradient = "score",
     temperature: float = 1.0,
-    before: Int[Array, " N"] | None = None,
+    kept: Int[Array, " N"] | None = None,
 ) -> Steps:
-    """One step of every trajectory, in the regime `before` where that is given and not −1."""
+    """One step of every trajectory, in the regime `kept` if that is given."""
     outcome_key, regime_key = jax.random.split(key)
     candidates, weights = dynamics.outcomes(drawn, states, actions, outcome_key)
     # The offset keeps the logarithm, and its slope, finite where a regime is impossible.
     log_weights = jnp.log(weights + 1e-12)
     perturbed = log_weights + jax.random.gumbel(regime_key, weights.shape, weights.dtype)
-    if before is not None:
-        kept = jax.nn.one_hot(before, weights.shape[1], dtype=bool)
-        known = before[:, None] >= 0
-        log_weights = jnp.where(known, jnp.where(kept, 0.0, -jnp.inf), log_weights)
-        perturbed = jnp.where(known & ~kept, -jnp.inf, perturbed)
+    if kept is not None:
+        log_weights = jnp.where(jax.nn.one_hot(kept, weights.shape[1], dtype=bool), 0.0, -jnp.inf)
+        perturbed = log_weights
     regimes = jnp.argmax(perturbed, axis=1)
     if gradient == "score":
         chosen = jnp.take_along_axis(candidates, regimes[:, None, None], axis=1)[:, 0]

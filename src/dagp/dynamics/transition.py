@@ -266,7 +266,7 @@ class TransitionModel(BaseEstimator):
         random_state: RandomState = None,
         *,
         functions: Functions = "step",
-        regimes: Functions = "step",
+        regimes: Any = "step",
     ) -> Rollout:
         """Trajectories from the whole posterior: functions, noise and regimes.
 
@@ -285,9 +285,12 @@ class TransitionModel(BaseEstimator):
         functions : {"step", "trajectory"}, default="step"
             Whether the value of a function is drawn anew at every step, or one function for a whole
             trajectory, so that the doubt about the model stays the same along it.
-        regimes : {"step", "trajectory"}, default="step"
-            Whether the regime is drawn at every step, or once for a whole trajectory: for data of
-            several systems, each of which stays what it is.
+        regimes : {"step", "trajectory"} or array-like of shape (K,) or (B, K), default="step"
+            Whether the regime is drawn at every step, from the gate, or once for a whole
+            trajectory, from the regimes' shares of the training data: for data of several systems,
+            each of which stays what it is. Probabilities are for trajectories too, of each regime,
+            perhaps for each start: ``regimes=model.predict_regimes(start, action)`` where systems
+            are found at different states, ``[1, 0]`` where it is known which one it is.
 
         Returns
         -------

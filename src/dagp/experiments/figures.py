@@ -10,7 +10,7 @@ import numpy as np
 from dagp import plot
 from dagp.experiments.multimodal import MULTIMODAL
 from dagp.experiments.noise import NOISE
-from dagp.experiments.wetchicken import WETCHICKEN, drifting
+from dagp.experiments.wetchicken import FEW, WETCHICKEN, drifting
 from dagp.files.atomic import replace
 
 
@@ -54,29 +54,43 @@ def wetchicken(folder: Path, seed: int, quick: bool) -> list[Path]:
         *data.simulator.drifting(states, still),
         data.simulator.drop_probability(states, still),
     )
-    figure, axes = plt.subplots(
-        2, 3, figsize=(12, 7), sharex=True, sharey=True, layout="constrained"
-    )
-    titles = ("mean of the next x, no drop", "its standard deviation", "drop probability")
-    for column, title, own, true in zip(axes.T, titles, found, truth, strict=True):
-        top = float(max(own.max(), true.max()))
-        drawn = [
-            ax.pcolormesh(x, y, values.reshape(x.shape), vmin=0, vmax=top, cmap="viridis")
-            for ax, values in zip(column, (true, own), strict=True)
-        ]
-        column[0].set_title(f"{title}: truth", fontsize="medium")
-        column[1].set_title("model", fontsize="medium")
-        figure.colorbar(drawn[0], ax=column)
-    axes[1, 1].set_xlabel("x")
-    axes[0, 0].set_ylabel("y")
-    recovered = _save(figure, folder / "wetchicken_recovered.png")
+    recovered = _recovered(x, y, truth, found, folder / "wetchicken_recovered.png")
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     model, policy = decision.model, decision.policy
     paths = model.rollout(policy, [2.5, 2.5], 20, n_samples=500, random_state=seed)
     plot.fan(paths, 0, name="x", ax=left)
+    left.set_title("under the policy", fontsize="medium", loc="left")
     plot.hazard(model, decision.drops[0], policy=policy, ax=right)
-    right.set(xlabel="x", ylabel="y", title="probability of a drop under the policy")
+    right.set(xlabel="x", ylabel="y")
+    right.set_title("probability of a drop under the policy", fontsize="medium")
     return [recovered, _save(figure, folder / "wetchicken_policy.png")]
+
+
+def _recovered(x: Any, y: Any, truth: Any, found: Any, path: Path) -> Path:
+    """Maps of what the model says, below those of the truth, with the same colours."""
+    layout = {"sharex": True, "sharey": True, "layout": "constrained"}
+    figure, axes = plt.subplots(2, 3, figsize=(12, 7), **layout)
+    titles = ("mean of the next x, no drop", "its standard deviation", "probability of a drop")
+    # Of canoes that do not drop there is nothing to say where all of them drop.
+    certain = truth[2] >= FEW
+    for column, title, true, own in zip(axes.T, titles, truth, found, strict=True):
+        hidden = certain if title != titles[2] else np.zeros_like(certain)
+        shown = [np.ma.masked_array(values, hidden) for values in (true, own)]
+        colours = {"vmin": 0, "vmax": float(max(values.max() for values in shown))}
+        drawn = [
+            ax.pcolormesh(x, y, values.reshape(x.shape), rasterized=True, **colours)
+            for ax, values in zip(column, shown, strict=True)
+        ]
+        for ax, name in zip(column, ("truth", "model"), strict=True):
+            ax.set_facecolor("lightgrey")
+            ax.set_title(f"{title}: {name}", fontsize="medium")
+        figure.colorbar(drawn[0], ax=column)
+    for ax in axes[1]:
+        ax.set_xlabel("x")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("y")
+    figure.supxlabel(f"no paddling; grey: a drop has a probability above {FEW}", fontsize="small")
+    return _save(figure, path)
 
 
 def _save(figure: Any, path: Path) -> Path:

@@ -7,6 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from dagp.plot.processes import colour
 
@@ -59,6 +60,7 @@ def fan(
         ax.plot(time, quantile, color="black", ls=style, lw=1.2)
     ax.autoscale_view()
     ax.set(xlabel="step", ylabel=name or f"state {state}", xlim=(0, time[-1]))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     marks = [
         Line2D([], [], color=colour(int(k)), label=f"regime {k}")
         for k in np.unique(rollout.regimes)
