@@ -21,7 +21,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dagp.core.gc import gc_paused
-from dagp.core.linalg import cholesky_positive_definite, inverse_factor
+from dagp.core.linalg import cholesky_positive_definite, inverse_factor, smallest_jitter
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.typing import Array, Float, PerPoint, PerProcess, Scalar
@@ -93,11 +93,22 @@ def _weighted(
     return root, y - process.latent.mean(batch.X), counted
 
 
+def _covariance(process: Any, batch: Batch) -> Float[Array, "N N"]:
+    """Prior covariance of the function at the points of the batch.
+
+    With the jitter that inducing covariances have: where the noise is smaller than the rounding of
+    the covariance, the ELBO would be arbitrary, and the sparse model that follows would be another.
+    """
+    K = process.latent.kernel(batch.X, batch.X)
+    level = smallest_jitter(K.dtype) * jnp.mean(jnp.diagonal(K))
+    return K + level * jnp.eye(len(K))
+
+
 def function_elbo(process: Any, batch: Batch, counts: PerPoint) -> Scalar:
     """The part of the ELBO of one function, with q(f) at its optimum; `counts` are
     responsibilities times weights."""
     root, residual, counted = _weighted(process, batch, counts)
-    K, eye = process.latent.kernel(batch.X, batch.X), jnp.eye(len(batch.X))
+    K, eye = _covariance(process, batch), jnp.eye(len(batch.X))
 
     def one(root: Array, residual: Array) -> Scalar:
         return log_evidence(eye + root[:, None] * root * K, root * residual)
@@ -110,8 +121,8 @@ def function_elbo(process: Any, batch: Batch, counts: PerPoint) -> Scalar:
 def function_marginals(process: Any, batch: Batch, counts: PerPoint) -> Marginals:
     """Mean and variance of the exact q(f) at the points of the batch."""
     root, residual, _ = _weighted(process, batch, counts)
-    K = process.latent.kernel(batch.X, batch.X)
-    prior = process.latent.kernel.diagonal(batch.X)
+    K = _covariance(process, batch)
+    prior = jnp.diagonal(K)
 
     def one(root: Array, residual: Array) -> tuple[Array, Array]:
         B = jnp.eye(len(K)) + root[:, None] * root * K
