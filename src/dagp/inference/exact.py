@@ -37,6 +37,10 @@ ROUNDS = 20
 """Most times that hyperparameters and responsibilities are updated in turn."""
 EVALUATIONS = 15
 """Of the ELBO, for the hyperparameters, between two updates of the responsibilities."""
+REACH = 0.5
+"""How far a hyperparameter, in the logarithm, may move between two updates. The first steps of
+L-BFGS know no curvature and overshoot: a length scale far beyond the data, or far below their
+distances, has no derivative any more, and its input is lost to the function for good."""
 _GATE_STEPS = 8
 _GATE_RATE = 0.5
 """Natural-gradient steps of the gate in an update of the responsibilities, and their size."""
@@ -204,8 +208,11 @@ def _update(
     return model, found, _processes_elbo(model, batch, found) + rest
 
 
-def maximise(function: Callable[[Any], tuple[Any, Any]], start: Any, evaluations: int) -> Any:
-    """The best tree of arrays that L-BFGS finds; `function` returns value and gradient."""
+def maximise(
+    function: Callable[[Any], tuple[Any, Any]], start: Any, evaluations: int, reach: float
+) -> Any:
+    """The best tree of arrays that L-BFGS finds, no number further than `reach` from its start;
+    `function` returns value and gradient."""
     # Imported here, because it takes long and most fits do without.
     from scipy.optimize import minimize
 
@@ -224,7 +231,9 @@ def maximise(function: Callable[[Any], tuple[Any, Any]], start: Any, evaluations
         return -float(value), -slope
 
     limits = {"maxfun": evaluations, "maxcor": 20}
-    minimize(negative, np.asarray(flat, np.float64), jac=True, method="L-BFGS-B", options=limits)
+    first = np.asarray(flat, np.float64)
+    box = np.stack([first - reach, first + reach], axis=1)
+    minimize(negative, first, jac=True, method="L-BFGS-B", bounds=box, options=limits)
     return unravel(jnp.asarray(best[1]))
 
 
@@ -244,7 +253,7 @@ def fit_exact(
         def value(moving: Any, rest: Any = rest, given: PerProcess = best.responsibilities) -> Any:
             return _slope(eqx.combine(moving, rest), batch, given)
 
-        model = eqx.combine(maximise(value, moving, EVALUATIONS), rest)
+        model = eqx.combine(maximise(value, moving, EVALUATIONS, REACH), rest)
         model, found, bound = _update(model, batch, best.responsibilities)
         gain = float(bound) - best.bound
         if not gain > 0:

@@ -23,6 +23,7 @@ from dagp.inference.exact import Exact, applies, fit_exact
 from dagp.inference.standardize import FORBIDDEN, Sample, padded
 from dagp.inference.train import LEARNING_RATE, Progress, begin, evaluate
 from dagp.model.association import Batch, DataAssociation
+from dagp.model.gates import Gate
 from dagp.model.kernel import Kernel, Sum
 from dagp.model.parameters import Parameter
 from dagp.model.process import Process
@@ -41,13 +42,16 @@ MOST_COST = 2e9
 """Most inducing inputs squared times rows times functions; a step then takes about a second."""
 NEEDED = 0.02
 """Loss of the ELBO per data point from which more inducing inputs are used."""
-TRIAL_ROUNDS = 2
+TRIAL_ROUNDS = 4
 """Rounds of every candidate of the exact fit before the best one is chosen."""
 APART = 4.0
 """Ratio of the initial length scales of the two parts of a sum of kernels, and of their standard
 deviations: parts that begin alike stay alike for long."""
 NOISE = 0.2
 """Initial noise standard deviation of candidates that do not continue the search."""
+LITTLE_NOISE = 0.02
+"""Initial noise standard deviation of the last candidate. What much noise would explain, too, has
+small derivatives: a function that begins with much may never find the details of the data."""
 DOUBT = 0.02
 """Initial responsibility of clutter for rows that are not taken for clutter, and of the function
 for those that are."""
@@ -126,16 +130,20 @@ def is_exact(problem: Problem, model: DataAssociation) -> bool:
 def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
     """Replace a solution by the best one of exact inference, with all inputs as inducing inputs."""
     batch = trainer.batch
-    trials = [
-        fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS)
-        for begun in _candidates(problem, contender, batch)
-    ]
 
     def stop(bound: float) -> bool:
         trainer.notify(Progress("exact", 0, contender.steps, bound))
         return False
 
-    best = fit_exact(max(trials, key=lambda trial: trial.bound), batch, trainer.tol, stop=stop)
+    best = Exact(contender.state.model, contender.state.responsibilities)
+    for begun in _candidates(problem, contender, batch):
+        trial = fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS)
+        best = trial if trial.bound > best.bound else best
+    # Which rows are clutter is known better by now.
+    detailed = _fresh(problem, contender, LITTLE_NOISE, best.model.gate)
+    trial = fit_exact(Exact(detailed, best.responsibilities), batch, trainer.tol, TRIAL_ROUNDS)
+    best = trial if trial.bound > best.bound else best
+    best = fit_exact(best, batch, trainer.tol, stop=stop)
     if not np.isfinite(best.bound):
         return
     everywhere = problem._replace(inducing=np.unique(problem.sample.X, axis=0))
@@ -156,16 +164,22 @@ def _candidates(problem: Problem, contender: Contender, batch: Batch) -> Iterato
     beginning, and with little clutter."""
     state = contender.state
     yield Exact(state.model, state.responsibilities)
-    wide = float(np.sqrt(problem.sample.X.shape[1]))
-    start = contender.start._replace(lengthscale=wide, noise_std=NOISE)
-    fresh = build(problem, start)
-    processes = [_apart(fresh.process(k)) for k in range(problem.n_processes)]
-    gate = jax.tree.map(to_host, state.model.gate)
-    yield Exact(DataAssociation.assemble(processes, gate), state.responsibilities)
+    yield Exact(_fresh(problem, contender, NOISE, state.model.gate), state.responsibilities)
     if any(problem.clutter) and not all(problem.clutter):
-        model = DataAssociation.assemble(processes, fresh.gate)
+        model = _fresh(problem, contender, NOISE)
         given = _little_clutter(problem, model, to_host(state.responsibilities))
         yield Exact(model, shard_rows(padded(given, len(batch.X))))
+
+
+def _fresh(
+    problem: Problem, contender: Contender, noise_std: float, gate: Gate | None = None
+) -> DataAssociation:
+    """A model with hyperparameters of the beginning, and this gate or a new one."""
+    wide = float(np.sqrt(problem.sample.X.shape[1]))
+    fresh = build(problem, contender.start._replace(lengthscale=wide, noise_std=noise_std))
+    processes = [_apart(fresh.process(k)) for k in range(problem.n_processes)]
+    gate = fresh.gate if gate is None else jax.tree.map(to_host, gate)
+    return DataAssociation.assemble(processes, gate)
 
 
 def _apart(process: Any) -> Process:
