@@ -126,7 +126,7 @@ def test_maximise_survives_values_that_are_not_finite():
         inside = jnp.all(x < 1)
         return jnp.where(inside, -jnp.sum((x - 0.9) ** 2), jnp.nan), {"x": -2 * (x - 0.9)}
 
-    found = maximise(value, {"x": jnp.array([-3.0, 0.0])}, 60)
+    found = maximise(value, {"x": jnp.array([-3.0, 0.0])}, 60, 10.0)
     assert np.allclose(found["x"], 0.9, atol=1e-2)
 
 
