@@ -137,12 +137,10 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
 
     best = Exact(contender.state.model, contender.state.responsibilities)
     for begun in _candidates(problem, contender, batch):
-        trial = fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS)
-        best = trial if trial.bound > best.bound else best
+        best = _better(best, begun, batch, trainer.tol)
     # Which rows are clutter is known better by now.
     detailed = _fresh(problem, contender, LITTLE_NOISE, best.model.gate)
-    trial = fit_exact(Exact(detailed, best.responsibilities), batch, trainer.tol, TRIAL_ROUNDS)
-    best = trial if trial.bound > best.bound else best
+    best = _better(best, Exact(detailed, best.responsibilities), batch, trainer.tol)
     best = fit_exact(best, batch, trainer.tol, stop=stop)
     if not np.isfinite(best.bound):
         return
@@ -157,6 +155,20 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         contender.keep_plain()
         state = state._replace(model=state.model.with_gate(best.model.gate))
         contender.state, contender.bound, contender.status = state, best.bound, "converged"
+
+
+def _better(best: Exact, begun: Exact, batch: Batch, tol: float) -> Exact:
+    """The best solution so far or, after a few rounds, the one begun here."""
+    bounds: list[float] = []
+
+    def behind(bound: float) -> bool:
+        bounds.append(bound)
+        # Gains become smaller from round to round.
+        left = TRIAL_ROUNDS - len(bounds)
+        return len(bounds) > 1 and bound + left * (bound - bounds[-2]) < best.bound
+
+    trial = fit_exact(begun, batch, tol, TRIAL_ROUNDS, behind)
+    return trial if trial.bound > best.bound else best
 
 
 def _candidates(problem: Problem, contender: Contender, batch: Batch) -> Iterator[Exact]:
