@@ -10,7 +10,7 @@ smooth a function left to clutter may belong to the function.
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -135,12 +135,16 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         trainer.notify(Progress("exact", 0, contender.steps, bound))
         return False
 
-    best = Exact(contender.state.model, contender.state.responsibilities)
+    trials: list[_Trial] = []
     for begun in _candidates(problem, contender, batch):
-        best = _better(best, begun, batch, trainer.tol)
+        trials.append(_tried(begun, batch, trainer.tol, trials))
     # Which rows are clutter is known better by now.
-    detailed = _fresh(problem, contender, LITTLE_NOISE, best.model.gate)
-    best = _better(best, Exact(detailed, best.responsibilities), batch, trainer.tol)
+    best = max(trials).found
+    detailed = Exact(
+        _fresh(problem, contender, LITTLE_NOISE, best.model.gate), best.responsibilities
+    )
+    trials.append(_tried(detailed, batch, trainer.tol, trials))
+    best = _best_after_more_rounds(trials, batch, trainer.tol)
     best = fit_exact(best, batch, trainer.tol, stop=stop)
     if not np.isfinite(best.bound):
         return
@@ -157,18 +161,42 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         contender.state, contender.bound, contender.status = state, best.bound, "converged"
 
 
-def _better(best: Exact, begun: Exact, batch: Batch, tol: float) -> Exact:
-    """The best solution so far or, after a few rounds, the one begun here."""
+class _Trial(NamedTuple):
+    """A candidate after some rounds."""
+
+    bound: float
+    hope: float
+    """The bound after as many rounds again, if these gained as much as the last: most do not."""
+    number: int
+    found: Exact
+
+
+def _tried(begun: Exact, batch: Batch, tol: float, others: list[_Trial]) -> _Trial:
+    """A few rounds of a candidate, fewer if it has no hope to overtake the others."""
+    best = max((other.bound for other in others), default=-np.inf)
     bounds: list[float] = []
+
+    def hope() -> float:
+        gain = bounds[-1] - bounds[-2] if len(bounds) > 1 else np.inf
+        return bounds[-1] + (2 * TRIAL_ROUNDS - len(bounds)) * gain
 
     def behind(bound: float) -> bool:
         bounds.append(bound)
-        # Gains become smaller from round to round.
-        left = TRIAL_ROUNDS - len(bounds)
-        return len(bounds) > 1 and bound + left * (bound - bounds[-2]) < best.bound
+        return hope() < best
 
-    trial = fit_exact(begun, batch, tol, TRIAL_ROUNDS, behind)
-    return trial if trial.bound > best.bound else best
+    found = fit_exact(begun, batch, tol, TRIAL_ROUNDS, behind)
+    return _Trial(found.bound, hope() if bounds else -np.inf, len(others), found)
+
+
+def _best_after_more_rounds(trials: list[_Trial], batch: Batch, tol: float) -> Exact:
+    """The better of the best candidate and the one with the most hope beside it."""
+    first, *others = sorted(trials, reverse=True)
+    rivals = [other for other in others if other.hope > first.bound]
+    best = fit_exact(first.found, batch, tol, TRIAL_ROUNDS) if rivals else first.found
+    for rival in sorted(rivals, key=lambda trial: trial.hope)[-1:]:
+        found = fit_exact(rival.found, batch, tol, TRIAL_ROUNDS)
+        best = found if found.bound > best.bound else best
+    return best
 
 
 def _candidates(problem: Problem, contender: Contender, batch: Batch) -> Iterator[Exact]:
