@@ -251,8 +251,8 @@ def main() -> None:
     if not given.report:
         first, _, last = given.seeds.partition("-")
         seeds = range(int(first), int(last or first) + 1)
-        lists = (names.split(",") for names in (given.sets, given.kinds, given.models))
-        run(given.out, wanted(*lists, seeds), given)
+        sets, kinds, models = (text.split(",") for text in (given.sets, given.kinds, given.models))
+        run(given.out, wanted(sets, kinds, models, seeds), given)
     report(given.out)
 
 

@@ -218,8 +218,8 @@ def _fresh(
     wide = float(np.sqrt(problem.sample.X.shape[1]))
     fresh = build(problem, contender.start._replace(lengthscale=wide, noise_std=noise_std))
     processes = [_apart(fresh.process(k)) for k in range(problem.n_processes)]
-    gate = fresh.gate if gate is None else jax.tree.map(to_host, gate)
-    return DataAssociation.assemble(processes, gate)
+    kept = fresh.gate if gate is None else jax.tree.map(to_host, gate)
+    return DataAssociation.assemble(processes, kept)
 
 
 def _apart(process: Any) -> Process:
