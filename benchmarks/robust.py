@@ -8,7 +8,7 @@ program is compiled once per worker and data set; a row says whether its fit was
 kind there ("cold"). Each fit has a time limit of its own (--limit), after which its process is
 ended and the row says so: relevance pursuit (RRP) may take longer than everything else together.
 Rows are written as they finish, and fits in the file are not repeated; no fit begins after
---stop-after seconds. The most valuable fits come first: seed by seed, small data sets first.
+--stop-after seconds, and none goes on after --end. The most valuable fits come first: seed by seed, small data sets first.
 Seeds begin at 100; smaller ones are reserved for tuning.
 """
 
@@ -81,8 +81,8 @@ def work() -> None:
 class Worker:
     """A process that fits, begun again after a fit that took too long."""
 
-    def __init__(self, environment: dict[str, str], limit: float):
-        self._environment, self._limit = environment, limit
+    def __init__(self, environment: dict[str, str]):
+        self._environment = environment
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str] = queue.Queue()
         self.known: set[tuple[str, str]] = set()
@@ -107,7 +107,8 @@ class Worker:
             answers.put(line)
         answers.put("")
 
-    def fit(self, fit: Fit) -> Row:
+    def fit(self, fit: Fit, limit: float) -> Row:
+        """The row of a fit that has so many seconds."""
         process = self._process = self._process or self._begin()
         assert process.stdin is not None
         cold, began = fit.kind not in self.known, time.perf_counter()
@@ -115,9 +116,9 @@ class Worker:
         try:
             process.stdin.write(json.dumps(fit) + "\n")
             process.stdin.flush()
-            answer = self._answers.get(timeout=self._limit)
+            answer = self._answers.get(timeout=limit)
         except queue.Empty:
-            error = f"not finished in {self._limit:g} s"
+            error = f"not finished in {limit:.0f} s"
         except OSError:
             pass
         if not answer:
@@ -165,13 +166,14 @@ def run(out: Path, fits: list[Fit], given: argparse.Namespace) -> None:
     print(f"{len(fits) - len(missing)} fits known, {len(missing)} to do", flush=True)
 
     def serve(todo: list[Fit], environment: dict[str, str], core: int) -> None:
-        worker = Worker(environment | {CORE: str(core)}, given.limit)
+        worker = Worker(environment | {CORE: str(core)})
         while time.perf_counter() - began < given.stop_after:
             with lock:
                 if not todo:
                     break
                 fit = take(todo, worker.known, 4 * given.jobs)
-            row = worker.fit(fit)
+            left = given.end - (time.perf_counter() - began)
+            row = worker.fit(fit, min(given.limit, max(left, 1.0)))
             with lock, out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             shown = row.get("error") or f"MAE {row['mae']:.4f}, NLPD {row['nlpd']:.3f}"
@@ -195,7 +197,10 @@ def run(out: Path, fits: list[Fit], given: argparse.Namespace) -> None:
 
 
 def written(out: Path) -> list[Row]:
-    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    if not out.exists():
+        return []
+    with out.open() as file:
+        return [json.loads(line) for line in file]
 
 
 def report(out: Path) -> None:
@@ -214,6 +219,7 @@ def report(out: Path) -> None:
             error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
             return f"{np.mean(values):.4g} ± {error:.2g}"
 
+        failed = len({row["seed"] for row in cell} - {row["seed"] for row in good})
         seconds = [
             np.median([r["seconds"] for r in good if r["cold"] is cold] or [np.nan])
             for cold in (False, True)
@@ -221,7 +227,7 @@ def report(out: Path) -> None:
         print(
             f"| {variant} | {model} | {len(good)} | {mean('mae')} | {mean('rmse')} | "
             f"{mean('nlpd')} | {mean('found')} | {mean('lost')} | "
-            f"{seconds[0]:.1f} ({seconds[1]:.1f}) | {len(cell) - len(good)} |"
+            f"{seconds[0]:.1f} ({seconds[1]:.1f}) | {failed} |"
         )
 
 
@@ -238,9 +244,8 @@ def main() -> None:
         "--rrp-workers", type=int, default=4, help="of the jobs, RRP on that device"
     )
     parser.add_argument("--limit", type=float, default=400.0, help="most seconds of one fit")
-    parser.add_argument(
-        "--stop-after", type=float, default=np.inf, help="seconds; no fit begins then"
-    )
+    parser.add_argument("--stop-after", type=float, default=1e9, help="seconds; no fit begins then")
+    parser.add_argument("--end", type=float, default=1e9, help="seconds; fits end then, unfinished")
     parser.add_argument("--out", "-o", type=Path, default=Path("results/robust.jsonl"))
     parser.add_argument("--report", action="store_true", help="only print the table")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
