@@ -8,8 +8,8 @@ program is compiled once per worker and data set; a row says whether its fit was
 kind there ("cold"). Each fit has a time limit of its own (--limit), after which its process is
 ended and the row says so: relevance pursuit (RRP) may take longer than everything else together.
 Rows are written as they finish, and fits in the file are not repeated; no fit begins after
---stop-after seconds, and none goes on after --end. The most valuable fits come first: seed by seed, small data sets first.
-Seeds begin at 100; smaller ones are reserved for tuning.
+--stop-after seconds, and none goes on after --end. The most valuable fits come first: seed by seed,
+small data sets first. Seeds begin at 100; smaller ones are reserved for tuning.
 """
 
 import argparse

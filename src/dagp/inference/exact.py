@@ -37,10 +37,6 @@ ROUNDS = 20
 """Most times that hyperparameters and responsibilities are updated in turn."""
 EVALUATIONS = 15
 """Of the ELBO, for the hyperparameters, between two updates of the responsibilities."""
-REACH = 0.5
-"""How far a hyperparameter, in the logarithm, may move between two updates. The first steps of
-L-BFGS know no curvature and overshoot: a length scale far beyond the data, or far below their
-distances, has no derivative any more, and its input is lost to the function for good."""
 _GATE_STEPS = 8
 _GATE_RATE = 0.5
 """Natural-gradient steps of the gate in an update of the responsibilities, and their size."""
@@ -243,9 +239,11 @@ def fit_exact(
     tol: float,
     rounds: int = ROUNDS,
     stop: Callable[[float], bool] = lambda _: False,
+    reach: float = np.inf,
 ) -> Exact:
     """Hyperparameters by L-BFGS and responsibilities in turn, until a round gains less than `tol`
-    per data point, or the ELBO after it lets `stop` return true."""
+    per data point, or the ELBO after it lets `stop` return true. In a round, the logarithm of no
+    hyperparameter moves further than `reach`."""
     total, best = float(np.sum(to_host(batch.weight))), begun
     for _ in range(rounds):
         moving, rest = eqx.partition(best.model, trainable(best.model))
@@ -253,7 +251,7 @@ def fit_exact(
         def value(moving: Any, rest: Any = rest, given: PerProcess = best.responsibilities) -> Any:
             return _slope(eqx.combine(moving, rest), batch, given)
 
-        model = eqx.combine(maximise(value, moving, EVALUATIONS, REACH), rest)
+        model = eqx.combine(maximise(value, moving, EVALUATIONS, reach), rest)
         model, found, bound = _update(model, batch, best.responsibilities)
         gain = float(bound) - best.bound
         if not gain > 0:

@@ -10,7 +10,7 @@ smooth a function left to clutter may belong to the function.
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -42,8 +42,16 @@ MOST_COST = 2e9
 """Most inducing inputs squared times rows times functions; a step then takes about a second."""
 NEEDED = 0.02
 """Loss of the ELBO per data point from which more inducing inputs are used."""
-TRIAL_ROUNDS = 4
+TRIAL_ROUNDS = 2
 """Rounds of every candidate of the exact fit before the best one is chosen."""
+DETAIL_ROUNDS = 4
+"""Rounds of the candidate that begins with little noise; they are shorter."""
+AHEAD = 5
+"""Rounds with the gain of the last one that a rival may need to overtake the best candidate."""
+REACH = 0.5
+"""How far the logarithm of a hyperparameter may move in such a round. The first steps of L-BFGS
+know no curvature and overshoot: a length scale far beyond the data, or far below their distances,
+has no derivative any more, and the function has lost this input for good."""
 APART = 4.0
 """Ratio of the initial length scales of the two parts of a sum of kernels, and of their standard
 deviations: parts that begin alike stay alike for long."""
@@ -135,17 +143,18 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         trainer.notify(Progress("exact", 0, contender.steps, bound))
         return False
 
-    trials: list[_Trial] = []
-    for begun in _candidates(problem, contender, batch):
-        trials.append(_tried(begun, batch, trainer.tol, trials))
+    trials = [
+        fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS)
+        for begun in _candidates(problem, contender, batch)
+    ]
+    best = max(trials, key=lambda trial: trial.bound)
     # Which rows are clutter is known better by now.
-    best = max(trials).found
-    detailed = Exact(
-        _fresh(problem, contender, LITTLE_NOISE, best.model.gate), best.responsibilities
-    )
-    trials.append(_tried(detailed, batch, trainer.tol, trials))
-    best = _best_after_more_rounds(trials, batch, trainer.tol)
+    detailed = _fresh(problem, contender, LITTLE_NOISE, best.model.gate)
+    begun = Exact(detailed, best.responsibilities)
+    trial = fit_exact(begun, batch, trainer.tol, DETAIL_ROUNDS, reach=REACH)
+    rival, best = sorted((best, trial), key=lambda trial: trial.bound)
     best = fit_exact(best, batch, trainer.tol, stop=stop)
+    best = _overtaken(best, rival, batch, trainer.tol)
     if not np.isfinite(best.bound):
         return
     everywhere = problem._replace(inducing=np.unique(problem.sample.X, axis=0))
@@ -161,42 +170,16 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         contender.state, contender.bound, contender.status = state, best.bound, "converged"
 
 
-class _Trial(NamedTuple):
-    """A candidate after some rounds."""
+def _overtaken(best: Exact, rival: Exact, batch: Batch, tol: float) -> Exact:
+    """The rival where it is better in the end; it is given up when it could hardly be."""
+    bounds = [rival.bound]
 
-    bound: float
-    hope: float
-    """The bound after as many rounds again, if these gained as much as the last: most do not."""
-    number: int
-    found: Exact
-
-
-def _tried(begun: Exact, batch: Batch, tol: float, others: list[_Trial]) -> _Trial:
-    """A few rounds of a candidate, fewer if it has no hope to overtake the others."""
-    best = max((other.bound for other in others), default=-np.inf)
-    bounds: list[float] = []
-
-    def hope() -> float:
-        gain = bounds[-1] - bounds[-2] if len(bounds) > 1 else np.inf
-        return bounds[-1] + (2 * TRIAL_ROUNDS - len(bounds)) * gain
-
-    def behind(bound: float) -> bool:
+    def hopeless(bound: float) -> bool:
         bounds.append(bound)
-        return hope() < best
+        return bound + AHEAD * (bound - bounds[-2]) < best.bound
 
-    found = fit_exact(begun, batch, tol, TRIAL_ROUNDS, behind)
-    return _Trial(found.bound, hope() if bounds else -np.inf, len(others), found)
-
-
-def _best_after_more_rounds(trials: list[_Trial], batch: Batch, tol: float) -> Exact:
-    """The better of the best candidate and the one with the most hope beside it."""
-    first, *others = sorted(trials, reverse=True)
-    rivals = [other for other in others if other.hope > first.bound]
-    best = fit_exact(first.found, batch, tol, TRIAL_ROUNDS) if rivals else first.found
-    for rival in sorted(rivals, key=lambda trial: trial.hope)[-1:]:
-        found = fit_exact(rival.found, batch, tol, TRIAL_ROUNDS)
-        best = found if found.bound > best.bound else best
-    return best
+    found = fit_exact(rival, batch, tol, stop=hopeless)
+    return found if found.bound > best.bound else best
 
 
 def _candidates(problem: Problem, contender: Contender, batch: Batch) -> Iterator[Exact]:
