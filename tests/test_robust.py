@@ -54,6 +54,20 @@ def test_readings_without_noise():
     assert np.sqrt(np.mean(error**2)) < 0.02
 
 
+def test_almost_no_noise_and_hyperparameters_that_would_run_away():
+    """A linear input asks for an ever larger variance: rounding must not end the fit early."""
+    rng = np.random.default_rng(1)
+    inputs = rng.uniform(-1, 1, (40, 2))
+    outputs = np.sin(3 * inputs[:, 0]) + inputs[:, 1]
+    outputs = outputs + 1e-4 * outputs.std() * rng.standard_normal(40)
+    outputs[[3, 9]] += 4.0
+    model = RobustGPR(random_state=1).fit(inputs, outputs)
+    assert np.array_equal(np.flatnonzero(model.outliers_), [3, 9])
+    assert model.lower_bound_ > 100
+    error = model.predict(GRID) - (np.sin(3 * GRID[:, 0]) + GRID[:, 1])
+    assert np.sqrt(np.mean(error**2)) < 0.005
+
+
 def test_without_wrong_readings_it_is_gp_regression():
     robust = RobustGPR(n_init=2, random_state=0).fit(X, CLEAN)
     assert not robust.outliers_.any()

@@ -7,7 +7,8 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from dagp import GP, DeepGP, Noise
+from dagp import GP, DeepGP, Noise, kernels
+from dagp.core.linalg import smallest_jitter
 from dagp.core.precision import numerics
 from dagp.inference.elbo import elbo_and_responsibilities
 from dagp.inference.exact import (
@@ -101,6 +102,25 @@ def test_the_bound_is_that_of_all_inputs_as_inducing_inputs():
     assert np.allclose(found[:N], responsibilities[:N], atol=1e-4)
 
 
+def test_rounding_does_not_decide_where_the_noise_is_smaller():
+    """A smooth function with a huge variance: jitter is as much as with inducing inputs."""
+    prior = GP(kernels.Matern52(lengthscale=300.0, variance=1e6), noise_std=2e-4)
+    model, batch, *_ = model_and_batch((prior, Noise()))
+    given = padded(np.tile([0.99, 0.01], (N, 1)), batch)
+    counts = np.asarray(batch.weight)[:, None] * given
+    bound = float(function_elbo(model.process(0), batch, counts[:, 0]))
+    process, there = model.process(0), counts[:N, 0]
+    inputs = np.asarray(batch.X)[:N]
+    noise = float(process.noise_variance()[0])
+    # A row that counts partly is a row with more noise, up to a constant.
+    K = np.asarray(process.latent.kernel(inputs, inputs)) + np.diag(noise / there)
+    lower = np.linalg.cholesky(K + smallest_jitter(K.dtype) * 1e6 * np.eye(N))
+    white = np.linalg.solve(lower, np.asarray(batch.y)[:N, 0])
+    expected = -0.5 * white @ white - np.sum(np.log(np.diag(lower)))
+    expected -= 0.5 * np.sum(np.log(there / noise) + there * np.log(2 * np.pi * noise))
+    assert np.isclose(bound, expected, rtol=1e-3)
+
+
 def test_rounds_raise_the_bound_until_they_gain_little():
     model, batch, *_ = model_and_batch()
     seen = []
@@ -126,8 +146,16 @@ def test_maximise_survives_values_that_are_not_finite():
         inside = jnp.all(x < 1)
         return jnp.where(inside, -jnp.sum((x - 0.9) ** 2), jnp.nan), {"x": -2 * (x - 0.9)}
 
-    found = maximise(value, {"x": jnp.array([-3.0, 0.0])}, 60)
+    found = maximise(value, {"x": jnp.array([-3.0, 0.0])}, 60, 10.0)
     assert np.allclose(found["x"], 0.9, atol=1e-2)
+
+
+def test_no_number_moves_further_than_its_reach():
+    def value(x):
+        return -jnp.sum((x - 5.0) ** 2), -2 * (x - 5.0)
+
+    found = maximise(value, jnp.array([0.0, 4.9]), 60, 0.5)
+    assert np.allclose(found, [0.5, 5.0], atol=1e-6)
 
 
 def test_only_single_layers_with_constant_noise_are_exact():

@@ -7,6 +7,7 @@ from dagp import DAGP, GP, Noise
 from dagp.core.precision import numerics
 from dagp.inference.standardize import Sample, Units, padded, to_device_batch
 from dagp.inference.train import begin
+from dagp.model.kernels import Matern52
 from dagp.search import refine
 from dagp.search.factory import Problem, Start, build
 from dagp.search.inducing import choose_inducing
@@ -94,6 +95,22 @@ def test_candidates_of_the_exact_fit_find_the_outliers():
     shares = refine._little_clutter(problem, model, np.full((60, 2), 0.5))
     assert set(wrong) <= set(np.flatnonzero(shares[:, 1] > 0.5))
     assert np.allclose(shares.sum(axis=1), 1)
+
+
+def test_details_are_found_that_much_noise_would_explain():
+    """Begun with much noise only, the second input is taken for noise (bound 57)."""
+    inputs = np.random.default_rng(0).uniform(-1.7, 1.7, (60, 2))
+    y = inputs[:, :1] + 0.1 * np.sin(9 * inputs[:, 1:])
+    sample = Sample(inputs, y / y.std(), np.ones(60), np.full(60, -1))
+    places = inputs[:4]
+    problem = Problem(sample, Units.of(sample, False), (GP(Matern52()),), "constant", places)
+    start, batch = Start("given", np.ones((60, 1)), 1.4, 0.2), to_device_batch(sample, 1)
+    state, bound = begin(build(problem, start), batch, padded(np.ones((60, 1)), len(batch.X)), 6)
+    contender = Contender(start, state, float(bound.value))
+    refine.use_all(problem, contender, Trainer(batch, 1e-4))
+    assert contender.bound > 140
+    noise = np.sqrt(np.asarray(contender.state.model.process(0).noise_variance()))
+    assert noise < 0.01
 
 
 @pytest.mark.parametrize("inducing", ["some", "none"])

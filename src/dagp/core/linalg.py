@@ -13,13 +13,14 @@ from jax.scipy.linalg import solve_triangular
 from dagp.core.typing import Array, Factor, Float, Matrix, Scalar
 
 _LEVELS = 9
-"""Jitter levels: each ten times the last, from `_smallest_jitter`, until the factor is finite."""
+"""Jitter levels: each ten times the last, from `smallest_jitter`, until the factor is finite."""
 _TOGETHER = (3, 6, _LEVELS - 1)
 """Powers of ten, above the smallest jitter, that `_try_jitters_together` tries after the first."""
 
 
-def _smallest_jitter(dtype: np.dtype) -> float:
-    # Relative to the mean diagonal; large enough not to vanish in the rounding of the dtype.
+def smallest_jitter(dtype: np.dtype) -> float:
+    """Of a covariance, relative to its mean diagonal."""
+    # Large enough not to vanish in the rounding of the dtype.
     return 1e-10 if dtype == np.float64 else 1e-6
 
 
@@ -45,7 +46,7 @@ def _cholesky_at(matrix: Matrix, relative: Scalar | float) -> Matrix:
 
 def _try_jitters_in_turn(matrix: Matrix, jitter: float) -> tuple[Matrix, Scalar]:
     """Increases the jitter in a loop until the factor is finite."""
-    first = _smallest_jitter(matrix.dtype)
+    first = smallest_jitter(matrix.dtype)
 
     def failed(state: tuple[Array, Array, Array]) -> Array:
         level, _, lower = state
@@ -65,7 +66,7 @@ def _try_jitters_in_turn(matrix: Matrix, jitter: float) -> tuple[Matrix, Scalar]
 def _try_jitters_together(matrix: Matrix, jitter: float) -> tuple[Matrix, Scalar]:
     """Tries a few jitter levels in one batch."""
     # An accelerator waits for its host at every iteration of a loop with a data-dependent end.
-    few = [jitter, *(_smallest_jitter(matrix.dtype) * 10.0**up for up in _TOGETHER)]
+    few = [jitter, *(smallest_jitter(matrix.dtype) * 10.0**up for up in _TOGETHER)]
     levels = jnp.asarray(few, matrix.dtype)
     lower = jax.vmap(lambda relative: _cholesky_at(matrix, relative))(levels)
     # The first finite one; index 0 where none is.
@@ -80,7 +81,7 @@ def cholesky(matrix: Matrix) -> Matrix:
     A failed factorisation in JAX is NaN, and a retry inside ``where`` makes the gradient NaN: the
     jitter is found outside of differentiation, the derivative is that of the factor finally used.
     """
-    return _cholesky_with_jitter(matrix, _smallest_jitter(matrix.dtype))[0]
+    return _cholesky_with_jitter(matrix, smallest_jitter(matrix.dtype))[0]
 
 
 @jax.custom_jvp
@@ -147,7 +148,7 @@ quadratic.defjvp(_quadratic_derivative, symbolic_zeros=True)
 
 def jitter_used(matrix: Matrix) -> Scalar:
     """The relative jitter `cholesky` adds to this matrix (for diagnosis, not for training)."""
-    return _cholesky_with_jitter(matrix, _smallest_jitter(matrix.dtype))[1]
+    return _cholesky_with_jitter(matrix, smallest_jitter(matrix.dtype))[1]
 
 
 def inverse_factor(lower: Factor) -> Factor:

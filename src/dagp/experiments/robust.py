@@ -24,6 +24,8 @@ from dagp.robust import RobustGPR
 
 DATA = "DAGP_UCI"
 """Environment variable with the folder of the UCI data sets."""
+DEVICE = "DAGP_RRP_DEVICE"
+"""Environment variable with the PyTorch device of relevance pursuit; the CPU if there is none."""
 UCI = ("boston", "concrete", "energy", "yacht")
 _TRAINING = 0.9
 _SIMULATED = {
@@ -34,10 +36,13 @@ _SIMULATED = {
 
 
 class Posterior(NamedTuple):
-    """Mean and standard deviation of a good reading, of models from elsewhere."""
+    """What models from elsewhere say."""
 
     mean: np.ndarray
     std: np.ndarray
+    """Of a good reading: of the function and of the noise that all readings have."""
+    outliers_: np.ndarray
+    """Whether each row of the training data is taken for wrong."""
 
 
 def uci_folder() -> Path | None:
@@ -85,27 +90,34 @@ def relevance_pursuit(data: Any, seed: int, quick: bool) -> Posterior:
     from gpytorch.mlls import ExactMarginalLogLikelihood  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(seed)
-    X, y = (torch.as_tensor(part, dtype=torch.float64) for part in (data.X, data.y[:, None]))
+    device = torch.device(os.environ.get(DEVICE, "cpu"))
+
+    def tensor(values: np.ndarray) -> Any:
+        return torch.as_tensor(values, dtype=torch.float64, device=device)
+
+    X, y = tensor(data.X), tensor(data.y[:, None])
     model = RobustRelevancePursuitSingleTaskGP(
         train_X=X,
         train_Y=y,
         input_transform=Normalize(X.shape[1]),
         outcome_transform=Standardize(1),
-    )
+    ).to(X)
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     model.eval()
     with torch.no_grad():
-        found = model.posterior(torch.as_tensor(data.X_test, dtype=torch.float64))
-        noise = model.likelihood.noise_covar.base_noise.noise.mean()
+        found = model.posterior(tensor(data.X_test))
+        errors = model.likelihood.noise_covar
+        noise = errors.base_noise.noise.mean()
         unit = model.outcome_transform.stdvs.squeeze() ** 2
         variance = found.variance.squeeze(-1) + noise * unit
-        return Posterior(found.mean.squeeze(-1).numpy(), variance.sqrt().numpy())
+        wrong = np.isin(np.arange(len(data.X)), errors.support)
+        return Posterior(found.mean.squeeze(-1).cpu().numpy(), variance.sqrt().cpu().numpy(), wrong)
 
 
 def score(model: Any, data: Any) -> Row:
     """Errors against clean outputs, and which wrong readings were found."""
     if isinstance(model, Posterior):
-        mean, log_density = model.mean, norm.logpdf(data.y_test, *model)
+        mean, log_density = model.mean, norm.logpdf(data.y_test, model.mean, model.std)
     else:
         mean = model.predict(data.X_test)
         log_density = model.predict_mixture(data.X_test).log_prob(data.y_test)
@@ -114,7 +126,7 @@ def score(model: Any, data: Any) -> Row:
         "rmse": rmse(mean, data.y_test),
         "nlpd": float(-np.mean(log_density)),
     }
-    if isinstance(model, RobustGPR):
+    if isinstance(model, RobustGPR | Posterior):
         wrong = data.process == 1
         row["lost"] = int(np.sum(model.outliers_ & ~wrong))
         if wrong.any():

@@ -21,7 +21,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dagp.core.gc import gc_paused
-from dagp.core.linalg import cholesky_positive_definite, inverse_factor
+from dagp.core.linalg import cholesky_positive_definite, inverse_factor, smallest_jitter
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.typing import Array, Float, PerPoint, PerProcess, Scalar
@@ -93,11 +93,22 @@ def _weighted(
     return root, y - process.latent.mean(batch.X), counted
 
 
+def _covariance(process: Any, batch: Batch) -> Float[Array, "N N"]:
+    """Prior covariance of the function at the points of the batch.
+
+    With the jitter that inducing covariances have: where the noise is smaller than the rounding of
+    the covariance, the ELBO would be arbitrary, and the sparse model that follows would be another.
+    """
+    K = process.latent.kernel(batch.X, batch.X)
+    level = smallest_jitter(K.dtype) * jnp.mean(jnp.diagonal(K))
+    return K + level * jnp.eye(len(K))
+
+
 def function_elbo(process: Any, batch: Batch, counts: PerPoint) -> Scalar:
     """The part of the ELBO of one function, with q(f) at its optimum; `counts` are
     responsibilities times weights."""
     root, residual, counted = _weighted(process, batch, counts)
-    K, eye = process.latent.kernel(batch.X, batch.X), jnp.eye(len(batch.X))
+    K, eye = _covariance(process, batch), jnp.eye(len(batch.X))
 
     def one(root: Array, residual: Array) -> Scalar:
         return log_evidence(eye + root[:, None] * root * K, root * residual)
@@ -110,8 +121,8 @@ def function_elbo(process: Any, batch: Batch, counts: PerPoint) -> Scalar:
 def function_marginals(process: Any, batch: Batch, counts: PerPoint) -> Marginals:
     """Mean and variance of the exact q(f) at the points of the batch."""
     root, residual, _ = _weighted(process, batch, counts)
-    K = process.latent.kernel(batch.X, batch.X)
-    prior = process.latent.kernel.diagonal(batch.X)
+    K = _covariance(process, batch)
+    prior = jnp.diagonal(K)
 
     def one(root: Array, residual: Array) -> tuple[Array, Array]:
         B = jnp.eye(len(K)) + root[:, None] * root * K
@@ -193,8 +204,11 @@ def _update(
     return model, found, _processes_elbo(model, batch, found) + rest
 
 
-def maximise(function: Callable[[Any], tuple[Any, Any]], start: Any, evaluations: int) -> Any:
-    """The best tree of arrays that L-BFGS finds; `function` returns value and gradient."""
+def maximise(
+    function: Callable[[Any], tuple[Any, Any]], start: Any, evaluations: int, reach: float
+) -> Any:
+    """The best tree of arrays that L-BFGS finds, no number further than `reach` from its start;
+    `function` returns value and gradient."""
     # Imported here, because it takes long and most fits do without.
     from scipy.optimize import minimize
 
@@ -213,7 +227,9 @@ def maximise(function: Callable[[Any], tuple[Any, Any]], start: Any, evaluations
         return -float(value), -slope
 
     limits = {"maxfun": evaluations, "maxcor": 20}
-    minimize(negative, np.asarray(flat, np.float64), jac=True, method="L-BFGS-B", options=limits)
+    first = np.asarray(flat, np.float64)
+    box = np.stack([first - reach, first + reach], axis=1)
+    minimize(negative, first, jac=True, method="L-BFGS-B", bounds=box, options=limits)
     return unravel(jnp.asarray(best[1]))
 
 
@@ -223,9 +239,11 @@ def fit_exact(
     tol: float,
     rounds: int = ROUNDS,
     stop: Callable[[float], bool] = lambda _: False,
+    reach: float = np.inf,
 ) -> Exact:
     """Hyperparameters by L-BFGS and responsibilities in turn, until a round gains less than `tol`
-    per data point, or the ELBO after it lets `stop` return true."""
+    per data point, or the ELBO after it lets `stop` return true. In a round, the logarithm of no
+    hyperparameter moves further than `reach`."""
     total, best = float(np.sum(to_host(batch.weight))), begun
     for _ in range(rounds):
         moving, rest = eqx.partition(best.model, trainable(best.model))
@@ -233,7 +251,7 @@ def fit_exact(
         def value(moving: Any, rest: Any = rest, given: PerProcess = best.responsibilities) -> Any:
             return _slope(eqx.combine(moving, rest), batch, given)
 
-        model = eqx.combine(maximise(value, moving, EVALUATIONS), rest)
+        model = eqx.combine(maximise(value, moving, EVALUATIONS, reach), rest)
         model, found, bound = _update(model, batch, best.responsibilities)
         gain = float(bound) - best.bound
         if not gain > 0:

@@ -23,6 +23,7 @@ from dagp.inference.exact import Exact, applies, fit_exact
 from dagp.inference.standardize import FORBIDDEN, Sample, padded
 from dagp.inference.train import LEARNING_RATE, Progress, begin, evaluate
 from dagp.model.association import Batch, DataAssociation
+from dagp.model.gates import Gate
 from dagp.model.kernel import Kernel, Sum
 from dagp.model.parameters import Parameter
 from dagp.model.process import Process
@@ -43,11 +44,22 @@ NEEDED = 0.02
 """Loss of the ELBO per data point from which more inducing inputs are used."""
 TRIAL_ROUNDS = 2
 """Rounds of every candidate of the exact fit before the best one is chosen."""
+DETAIL_ROUNDS = 4
+"""Rounds of the candidate that begins with little noise; they are shorter."""
+AHEAD = 5
+"""Rounds with the gain of the last one that a rival may need to overtake the best candidate."""
+REACH = 0.5
+"""How far the logarithm of a hyperparameter may move in such a round. The first steps of L-BFGS
+know no curvature and overshoot: a length scale far beyond the data, or far below their distances,
+has no derivative any more, and the function has lost this input for good."""
 APART = 4.0
 """Ratio of the initial length scales of the two parts of a sum of kernels, and of their standard
 deviations: parts that begin alike stay alike for long."""
 NOISE = 0.2
 """Initial noise standard deviation of candidates that do not continue the search."""
+LITTLE_NOISE = 0.02
+"""Initial noise standard deviation of the last candidate. What much noise would explain, too, has
+small derivatives: a function that begins with much may never find the details of the data."""
 DOUBT = 0.02
 """Initial responsibility of clutter for rows that are not taken for clutter, and of the function
 for those that are."""
@@ -126,16 +138,23 @@ def is_exact(problem: Problem, model: DataAssociation) -> bool:
 def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
     """Replace a solution by the best one of exact inference, with all inputs as inducing inputs."""
     batch = trainer.batch
-    trials = [
-        fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS)
-        for begun in _candidates(problem, contender, batch)
-    ]
 
     def stop(bound: float) -> bool:
         trainer.notify(Progress("exact", 0, contender.steps, bound))
         return False
 
-    best = fit_exact(max(trials, key=lambda trial: trial.bound), batch, trainer.tol, stop=stop)
+    trials = [
+        fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS)
+        for begun in _candidates(problem, contender, batch)
+    ]
+    best = max(trials, key=lambda trial: trial.bound)
+    # Which rows are clutter is known better by now.
+    detailed = _fresh(problem, contender, LITTLE_NOISE, best.model.gate)
+    begun = Exact(detailed, best.responsibilities)
+    trial = fit_exact(begun, batch, trainer.tol, DETAIL_ROUNDS, reach=REACH)
+    rival, best = sorted((best, trial), key=lambda trial: trial.bound)
+    best = fit_exact(best, batch, trainer.tol, stop=stop)
+    best = _overtaken(best, rival, batch, trainer.tol)
     if not np.isfinite(best.bound):
         return
     everywhere = problem._replace(inducing=np.unique(problem.sample.X, axis=0))
@@ -151,21 +170,39 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         contender.state, contender.bound, contender.status = state, best.bound, "converged"
 
 
+def _overtaken(best: Exact, rival: Exact, batch: Batch, tol: float) -> Exact:
+    """The rival where it is better in the end; it is given up when it could hardly be."""
+    bounds = [rival.bound]
+
+    def hopeless(bound: float) -> bool:
+        bounds.append(bound)
+        return bound + AHEAD * (bound - bounds[-2]) < best.bound
+
+    found = fit_exact(rival, batch, tol, stop=hopeless)
+    return found if found.bound > best.bound else best
+
+
 def _candidates(problem: Problem, contender: Contender, batch: Batch) -> Iterator[Exact]:
     """Where exact inference begins: at the solution, at its association with hyperparameters of the
     beginning, and with little clutter."""
     state = contender.state
     yield Exact(state.model, state.responsibilities)
-    wide = float(np.sqrt(problem.sample.X.shape[1]))
-    start = contender.start._replace(lengthscale=wide, noise_std=NOISE)
-    fresh = build(problem, start)
-    processes = [_apart(fresh.process(k)) for k in range(problem.n_processes)]
-    gate = jax.tree.map(to_host, state.model.gate)
-    yield Exact(DataAssociation.assemble(processes, gate), state.responsibilities)
+    yield Exact(_fresh(problem, contender, NOISE, state.model.gate), state.responsibilities)
     if any(problem.clutter) and not all(problem.clutter):
-        model = DataAssociation.assemble(processes, fresh.gate)
+        model = _fresh(problem, contender, NOISE)
         given = _little_clutter(problem, model, to_host(state.responsibilities))
         yield Exact(model, shard_rows(padded(given, len(batch.X))))
+
+
+def _fresh(
+    problem: Problem, contender: Contender, noise_std: float, gate: Gate | None = None
+) -> DataAssociation:
+    """A model with hyperparameters of the beginning, and this gate or a new one."""
+    wide = float(np.sqrt(problem.sample.X.shape[1]))
+    fresh = build(problem, contender.start._replace(lengthscale=wide, noise_std=noise_std))
+    processes = [_apart(fresh.process(k)) for k in range(problem.n_processes)]
+    kept = fresh.gate if gate is None else jax.tree.map(to_host, gate)
+    return DataAssociation.assemble(processes, kept)
 
 
 def _apart(process: Any) -> Process:
