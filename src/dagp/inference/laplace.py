@@ -27,10 +27,10 @@ from dagp.model.association import Batch, DataAssociation
 from dagp.model.parameters import Parameter, is_parameter, trainable
 
 VAGUE = 1.5
-"""Standard deviation of the logarithm of a hyperparameter that has no prior, around one standardised
-unit: within a factor of four and a half of the spread of the data."""
-SETTLE = 20
-"""Natural-gradient steps after a change of hyperparameters."""
+"""Standard deviation of the logarithm of a hyperparameter that has no prior, around one
+standardised unit: within a factor of four and a half of the spread of the data."""
+SETTLE, SETTLE_BEST = 10, 60
+"""Natural-gradient steps after a change of hyperparameters, and at the optimum."""
 DIFFERENCE = 0.1
 """Change of a hyperparameter in differences of gradients."""
 EVALUATIONS = 25
@@ -98,7 +98,9 @@ def _described(node: Parameter, raw: np.ndarray, shape: tuple[int, ...]) -> tupl
     """Values of a parameter, and centre and precision of its vague prior."""
     values = np.asarray(raw, np.float64).ravel()
     unit = to_host(node.unit)
-    unit = unit[0] if node.tie is not None and np.ndim(unit) > len(shape) else unit
+    unit = unit[0] if node.tie is not None and np.ndim(unit) else unit
+    # One number for several inputs, each of its own unit.
+    unit = unit.mean(axis=tuple(range(len(shape), np.ndim(unit))))
     positive = node.support == "positive"
     centre = np.broadcast_to(unit, shape).ravel() if positive else values
     precision = np.full(len(values), VAGUE**-2 if node.prior is None else 0.0)
@@ -171,6 +173,12 @@ def profiled(
     return Point(values, value, layout.gathered(gradient) - layout.precision * away, state)
 
 
+def displaced(layout: Layout, best: Point, batch: Batch, step: Vector) -> Point:
+    """The profiled ELBO a step away from the best hyperparameters."""
+    model, given = best.state.model, best.state.responsibilities
+    return profiled(layout, model, batch, given, best.values + step)
+
+
 def optimum(layout: Layout, begun: Point, batch: Batch, evaluations: int = EVALUATIONS) -> Point:
     """The best point that L-BFGS finds."""
     # Imported here, because it takes long and most fits do without.
@@ -214,15 +222,12 @@ def laplace(state: State, bound: float, batch: Batch) -> Laplace | None:
     if not (lost < LOST and np.all(np.isfinite(begun.gradient))):
         return None
     best = optimum(layout, begun, batch)
+    given = best.state.responsibilities
+    best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_BEST)
     curvature = np.zeros((len(layout.values), len(layout.values)))
     for i, step in enumerate(DIFFERENCE * np.eye(len(layout.values))):
-        pair = [
-            profiled(
-                layout, best.state.model, batch, best.state.responsibilities, best.values + side
-            ).gradient
-            for side in (step, -step)
-        ]
-        curvature[i] = (pair[1] - pair[0]) / (2 * DIFFERENCE)
+        after, before = (displaced(layout, best, batch, side).gradient for side in (step, -step))
+        curvature[i] = (before - after) / (2 * DIFFERENCE)
     curvature = np.nan_to_num((curvature + curvature.T) / 2)
     scale, vectors = np.linalg.eigh(curvature)
     # No direction is more uncertain than the vague prior.

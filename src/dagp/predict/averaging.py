@@ -1,10 +1,10 @@
 """Averages q(f) over uncertain hyperparameters: wider bands where these are not determined.
 
-The Laplace approximation gives independent directions in the space of the hyperparameters. One
-standard deviation to either side of each, functions are settled again; how far their means move,
-and how much their variances grow, is added to the covariance of q(f). The kernel of the best
-hyperparameters interpolates between the data, so the result is a model like any other: predictions
-cost what they did, and files, exports and roll-outs need no change.
+The Laplace approximation gives independent directions in the space of the hyperparameters. To
+either side of each, functions are settled again; how far their means move, and how much their
+variances grow, is added to the covariance of q(f). The kernel of the best hyperparameters
+interpolates between the data, so the result is a model like any other: predictions cost what they
+did, and files, exports and roll-outs need no change.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from dagp.core.precision import numerics
 from dagp.core.programs import program
 from dagp.core.sharding import device_count, to_host
 from dagp.core.typing import Array, Float, Inputs
-from dagp.inference.laplace import Laplace, laplace, profiled
+from dagp.inference.laplace import Laplace, displaced, laplace
 from dagp.inference.standardize import Sample
 from dagp.inference.train import Result
 from dagp.model.association import Batch, DataAssociation
@@ -29,8 +29,12 @@ from dagp.predict.widening import widened
 
 MOST_INDUCING = 200
 """Inducing inputs up to which functions are settled again; exact inference has more."""
-EXPECTED = 0.5
-"""Fall of the log posterior one standard deviation from its maximum."""
+REACH = np.sqrt(3.0)
+"""Standard deviations from the best hyperparameters to either side: with a weight of 1/6 each and
+2/3 in between, three points integrate polynomials of degree five (Gauss-Hermite)."""
+MOST_RATIO = 2.0
+"""Most that a setting counts in place of its weight, where the posterior has heavier tails than its
+approximation."""
 RIDGE = 1e-6
 """Relative to the largest eigenvalue, where changes of functions are expressed in the basis of
 their inducing points, which may be nearly redundant."""
@@ -131,22 +135,16 @@ def _variance_between(found: Laplace, batch: Batch) -> list[Float[np.ndarray, "G
 
 
 def _settings(found: Laplace, batch: Batch) -> Iterator[tuple[float, DataAssociation]]:
-    """Models one standard deviation from the best, and their weights."""
+    """Models to either side of the best in every direction, and their weights."""
     best = found.best
-    for direction in found.directions.T:
+    for direction in REACH * found.directions.T:
         for side in (direction, -direction):
-            point = profiled(
-                found.layout,
-                best.state.model,
-                batch,
-                best.state.responsibilities,
-                best.values + side,
-            )
+            point = displaced(found.layout, best, batch, side)
             if not np.isfinite(point.value):
                 continue
-            # Where the posterior falls faster than the approximation, the step was too long.
-            fall = max(best.value - point.value, EXPECTED)
-            yield 0.5 * EXPECTED / fall, point.state.model
+            # Importance weights: the approximation falls by half the square of the distance.
+            ratio = np.exp(0.5 * REACH**2 - (best.value - point.value))
+            yield 0.5 / REACH**2 * min(ratio, MOST_RATIO), point.state.model
 
 
 @program
@@ -158,9 +156,7 @@ def _functions(model: DataAssociation, X: Inputs) -> tuple[Functions | None, ...
         mean = function.marginals(projection).mean
         return Functions(mean, projection.basis, root @ projection.basis)
 
-    return tuple(
-        None if group.function is None else jax.vmap(of)(group) for group in model.groups
-    )
+    return tuple(None if group.function is None else jax.vmap(of)(group) for group in model.groups)
 
 
 def _inverse(basis: Float[np.ndarray, "G M N"]) -> Float[np.ndarray, "G M N"]:
@@ -200,9 +196,7 @@ def _with(group: Process, more: Float[np.ndarray, "G P M M"]) -> Process:
     mean = np.linalg.solve(before, shift[..., None])
     # (Λ⁻¹ + C)⁻¹ = Λ (I + C Λ)⁻¹, without the inverse of an ill-conditioned precision.
     eye = np.eye(before.shape[-1])
-    after = np.swapaxes(
-        np.linalg.solve(np.swapaxes(eye + more @ before, -1, -2), before), -1, -2
-    )
+    after = np.swapaxes(np.linalg.solve(np.swapaxes(eye + more @ before, -1, -2), before), -1, -2)
     after = (after + np.swapaxes(after, -1, -2)) / 2
     shift = (after @ mean)[..., 0].astype(q.shift.dtype)
     return group.with_function_q(NaturalGaussian(after.astype(q.precision.dtype), shift))
