@@ -63,11 +63,14 @@ def _tails(process: "FittedProcess") -> str:
     return "" if process.noise_ == "gaussian" else f" ({process.noise_.capitalize()})"
 
 
-def _function(kernel: "Kernel", columns: "Columns", stds: "Mapping[str, np.ndarray]") -> str:
+def _function(
+    kernel: "Kernel", columns: "Columns", stds: "Mapping[str, np.ndarray] | None" = None
+) -> str:
     """A kernel in words: length scale, period and standard deviation of the function."""
     variance, lengthscale = getattr(kernel, "variance", None), getattr(kernel, "lengthscale", None)
     if variance is None or lengthscale is None:
         return repr(kernel)
+    stds = stds or {}
     name = type(kernel).__name__
     name = "smooth" if name == "SquaredExponential" else name
     # Named where the table does not show which is which.

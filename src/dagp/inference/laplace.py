@@ -31,10 +31,12 @@ VAGUE = 1.5
 standardised unit: within a factor of four and a half of the spread of the data."""
 SETTLE, SETTLE_BEST = 10, 60
 """Natural-gradient steps after a change of hyperparameters, and at the optimum."""
-DIFFERENCE = 0.1
+DIFFERENCE = 0.05
 """Change of a hyperparameter in differences of gradients."""
 EVALUATIONS = 25
-"""Of the profiled ELBO, to find its optimum under vague priors."""
+"""Most of the profiled ELBO, to find its optimum under vague priors."""
+NEAR = 0.01
+"""Gain of the profiled ELBO below which the optimum is reached."""
 LOST = 1.0
 """Fall of the ELBO by settling from which a state is not the optimum that training had found."""
 
@@ -202,7 +204,11 @@ def optimum(layout: Layout, begun: Point, batch: Batch, evaluations: int = EVALU
         begun.values,
         jac=True,
         method="L-BFGS-B",
-        options={"maxfun": evaluations, "maxcor": 20, "ftol": 1e-6},
+        options={
+            "maxfun": evaluations,
+            "maxcor": 20,
+            "ftol": NEAR / max(abs(begun.value), 1.0),
+        },
     )
     return best
 
@@ -226,8 +232,8 @@ def laplace(state: State, bound: float, batch: Batch) -> Laplace | None:
     best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_BEST)
     curvature = np.zeros((len(layout.values), len(layout.values)))
     for i, step in enumerate(DIFFERENCE * np.eye(len(layout.values))):
-        after, before = (displaced(layout, best, batch, side).gradient for side in (step, -step))
-        curvature[i] = (before - after) / (2 * DIFFERENCE)
+        moved = displaced(layout, best, batch, step).gradient
+        curvature[i] = (best.gradient - moved) / DIFFERENCE
     curvature = np.nan_to_num((curvature + curvature.T) / 2)
     scale, vectors = np.linalg.eigh(curvature)
     # No direction is more uncertain than the vague prior.
