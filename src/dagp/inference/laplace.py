@@ -75,8 +75,12 @@ class Layout(NamedTuple):
                 if node.tie is not None:
                     ties[node.tie] = known
             entries.append(np.broadcast_to(known, shape))
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return Layout(*columns, tuple(entries)) if parts else Layout(*np.zeros((3, 0)), ())
+        values, centre, precision = (
+            (np.concatenate([np.zeros(0), *column]) for column in zip(*parts, strict=True))
+            if parts
+            else np.zeros((3, 0))
+        )
+        return Layout(values, centre, precision, tuple(entries))
 
     def placed(self, model: DataAssociation, values: Vector) -> DataAssociation:
         """The model with these hyperparameters."""
