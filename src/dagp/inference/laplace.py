@@ -33,7 +33,7 @@ SETTLE, SETTLE_BEST = 10, 60
 """Natural-gradient steps after a change of hyperparameters, and at the optimum."""
 DIFFERENCE = 0.05
 """Change of a hyperparameter in differences of gradients."""
-EVALUATIONS = 25
+EVALUATIONS = 15
 """Most of the profiled ELBO, to find its optimum under vague priors."""
 NEAR = 0.01
 """Gain of the profiled ELBO below which the optimum is reached."""
