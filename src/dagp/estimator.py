@@ -57,8 +57,8 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         with sampled relaxed assignments, whose settings are a `Concrete`.
     posterior : {"averaged", "best"}, default="averaged"
         ``"averaged"`` averages functions over uncertain hyperparameters, with a vague prior where
-        they have none; ``"best"`` takes the best ones as known. Fits in minibatches, exact ones,
-        those on several devices, functions or gates of several layers, and updates by
+        they have none; ``"best"`` takes the best ones as known. Fits in minibatches or with more
+        than 200 inducing points, functions or gates of several layers, and updates by
         `partial_fit` always have the latter.
     n_init : int, default=8
         Number of starts, compared by successive halving on the ELBO.

@@ -15,7 +15,7 @@ import numpy as np
 
 from dagp.core.precision import numerics
 from dagp.core.programs import program
-from dagp.core.sharding import device_count, to_host
+from dagp.core.sharding import to_host
 from dagp.core.typing import Array, Float, Inputs
 from dagp.inference.laplace import Laplace, displaced, laplace
 from dagp.inference.standardize import Sample
@@ -66,8 +66,7 @@ def applies(model: DataAssociation) -> bool:
     gate = getattr(model.gate, "latent", None)
     plain = gate is None or (len(gate.layers) == 1 and gate.can_widen)
     return (
-        device_count() == 1
-        and bool(functions)
+        bool(functions)
         and plain
         and all(group.can_widen and _inducing(group) <= MOST_INDUCING for group in functions)
     )
@@ -122,7 +121,7 @@ def _variance_between(found: Laplace, batch: Batch) -> list[Float[np.ndarray, "G
     """What uncertain hyperparameters add to the covariance of every q."""
     best = found.best
     here = _functions(best.state.model, batch.X)
-    inverses = [None if at is None else _inverse(np.asarray(at.basis)) for at in here]
+    inverses = [None if at is None else _inverse(to_host(at.basis)) for at in here]
     total: list[Any] = [None] * len(here)
     for weight, model in _settings(found, batch):
         there = _functions(model, batch.X)
@@ -172,12 +171,12 @@ def _change(
     inverse: Float[np.ndarray, "G M N"], here: Functions, there: Functions
 ) -> Float[np.ndarray, "G P M M"]:
     """Square of the change of the mean, and change of the covariance, of inducing values."""
-    step = np.asarray(there.mean, np.float64) - np.asarray(here.mean, np.float64)
+    step = to_host(there.mean).astype(np.float64) - to_host(here.mean).astype(np.float64)
     moved = np.swapaxes(inverse @ step, -1, -2)
     change = moved[..., :, None] * moved[..., None, :]
     back = np.swapaxes(inverse, -1, -2)[:, None]
     for sign, functions in ((1.0, there), (-1.0, here)):
-        root = np.asarray(functions.spread, np.float64) @ back
+        root = to_host(functions.spread).astype(np.float64) @ back
         change = change + sign * np.swapaxes(root, -1, -2) @ root
     return change
 
