@@ -14,6 +14,12 @@ fitted        default settings in one call, as a user would
 start         default settings, initialised at the true labels: without errors of the search
 parameters    true hyperparameters, initialised at the true labels: without point estimates
 labels        true hyperparameters and labels of the training points: the oracle
+
+``--fits fitted`` makes one of them only, and ``--posterior best`` takes the hyperparameters of each
+fit as known, to see what averaging over them changes:
+
+    python benchmarks/calibration.py --posterior best --fits fitted --jobs 1 -o results/best
+    python benchmarks/calibration.py --compare results/best -o results/calibration
 """
 
 import argparse
@@ -41,23 +47,35 @@ RELIABILITY_BINS = 10
 POOLED = -1
 """In place of a seed where bins are summed over draws."""
 SUMS = ("n", "predicted", "actual")
+COMPARED = (
+    *(f"own_{level:.0%}" for level in LEVELS),
+    "function_95%",
+    "interval_95%",
+    "log_density",
+    "test_claimed",
+    "test_right",
+    "test_loss",
+    "seconds",
+)
+"""Scores that `--compare` prints."""
 Row = dict[str, Any]
 Array = np.ndarray
 
 
-def fits(data: Draw, seed: int) -> Iterator[tuple[str, Callable[[], DAGP]]]:
+def fits(data: Draw, seed: int, posterior: str) -> Iterator[tuple[str, Callable[[], DAGP]]]:
     """Names of the fits, and functions that run them."""
     X, y, label = data.train[:3]
+    common = {"random_state": seed, "posterior": posterior}
 
     def begun_at_the_truth(model: DAGP) -> DAGP:
-        model.set_params(random_state=seed, warm_start=True, n_init=1)
+        model.set_params(warm_start=True, n_init=1, **common)
         return model.fit(X, y, labels=label).fit(X, y)
 
-    yield "fitted", lambda: data.default().set_params(random_state=seed).fit(X, y)
+    yield "fitted", lambda: data.default().set_params(**common).fit(X, y)
     if data.structure.processes > 1:
         yield "start", lambda: begun_at_the_truth(data.default(known_shape=True))
         yield "parameters", lambda: begun_at_the_truth(data.truth.known())
-    labelled = data.truth.known().set_params(random_state=seed, n_init=1)
+    labelled = data.truth.known().set_params(n_init=1, **common)
     yield "labels", lambda: labelled.fit(X, y, labels=label)
 
 
@@ -154,13 +172,15 @@ def score(model: DAGP, data: Draw) -> tuple[Row, list[Row]]:
     return row, histograms
 
 
-def run(seed: int, names: tuple[str, ...] = ()) -> tuple[list[Row], list[Row]]:
+def run(
+    seed: int, names: tuple[str, ...] = (), posterior: str = "averaged"
+) -> tuple[list[Row], list[Row]]:
     """All fits of one draw."""
     warnings.simplefilter("ignore")  # Warnings about single fits: every fit is scored.
     data = draw(seed)
     head = {"seed": seed, "structure": str(data.structure), "n": len(data.train.y)}
     rows, histograms = [], []
-    for name, fit in fits(data, seed):
+    for name, fit in fits(data, seed, posterior):
         if names and name not in names:
             continue
         begin = time.perf_counter()
@@ -207,7 +227,32 @@ def _short(value: Any) -> Any:
     return f"{value:.8g}" if isinstance(value, float) else value
 
 
-def compute(seeds: Iterable[int], jobs: int, out: Path) -> None:
+def compare(rows: list[Row], others: list[Row]) -> None:
+    """Print means of the scores of fits of the same draws, and of their differences."""
+    first, second = (
+        {int(row["seed"]): row for row in some if row["fit"] == "fitted"} for some in (rows, others)
+    )
+    seeds = sorted(set(first) & set(second))
+    print(f"{len(seeds)} draws: mean of the others, mean, difference with standard error")
+    for name in COMPARED:
+        pairs = np.array([
+            (float(second[s][name]), float(first[s][name]))
+            for s in seeds
+            if first[s].get(name) and second[s].get(name)
+        ])  # fmt: skip
+        change = pairs[:, 1] - pairs[:, 0]
+        error = change.std(ddof=1) / np.sqrt(len(change))
+        means = pairs.mean(axis=0)
+        print(f"{name:14} {means[0]:8.4f} {means[1]:8.4f} {change.mean():+8.4f} ± {error:.4f}")
+
+
+def compute(
+    seeds: Iterable[int],
+    jobs: int,
+    out: Path,
+    names: tuple[str, ...] = (),
+    posterior: str = "averaged",
+) -> None:
     """Fit the missing draws, and write the results after each."""
     out.mkdir(parents=True, exist_ok=True)
     rows, histograms = read(out / "draws.csv"), read(out / "bins.csv")
@@ -220,7 +265,7 @@ def compute(seeds: Iterable[int], jobs: int, out: Path) -> None:
         os.environ["NPROC"] = "1"
     # loky starts fresh interpreters: a process forked after JAX has started hangs.
     pool: Any = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
-    for more, some in pool(delayed(run)(seed) for seed in missing):
+    for more, some in pool(delayed(run)(seed, names, posterior) for seed in missing):
         # The bins of a draw keep their seed until its rows are written; see above.
         write(histograms + some, out / "bins.csv")
         write(rows := rows + more, out / "draws.csv")
@@ -241,11 +286,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--report", action="store_true", help="only tables and figure, no fits")
     parser.add_argument("-o", "--out", type=Path, default=Path("results/calibration"))
+    parser.add_argument("--posterior", choices=("averaged", "best"), default="averaged")
+    parser.add_argument("--fits", nargs="*", default=[], help="some of the four; default all")
+    parser.add_argument("--compare", type=Path, help="folder of other results; no fits")
     options = parser.parse_args()
-    if options.report:
+    seeds = range(options.first, options.first + options.seeds)
+    if options.compare is not None:
+        compare(read(options.out / "draws.csv"), read(options.compare / "draws.csv"))
+    elif options.report:
         report(read(options.out / "draws.csv"), read(options.out / "bins.csv"), options.out)
     else:
-        compute(range(options.first, options.first + options.seeds), options.jobs, options.out)
+        compute(seeds, options.jobs, options.out, tuple(options.fits), options.posterior)
 
 
 if __name__ == "__main__":

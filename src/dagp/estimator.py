@@ -55,6 +55,11 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     inference : {"collapsed", "concrete"} or Concrete, default="collapsed"
         ``"collapsed"`` sums the assignments out of the ELBO; ``"concrete"`` is the paper's scheme,
         with sampled relaxed assignments, whose settings are a `Concrete`.
+    posterior : {"averaged", "best"}, default="averaged"
+        ``"averaged"`` averages functions over uncertain hyperparameters, with a vague prior where
+        they have none; ``"best"`` takes the best ones as known. Fits in minibatches or with more
+        than 200 inducing points, functions or gates of several layers, and updates by
+        `partial_fit` always have the latter.
     n_init : int, default=8
         Number of starts, compared by successive halving on the ELBO.
     max_iter : int, default=1000
@@ -111,6 +116,9 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         Its history.
     confidence_ : float
         Probability that the association is the best one; NaN if only one start was made.
+    log_stds_ : list of dict
+        For each process, standard deviations of the logarithms of ``"noise_std"``,
+        ``"lengthscale"`` and ``"variance"``; empty where they were taken as known.
     restarts_ : list of dict
         Kind, ELBO, rungs, steps, fate and moves of each start; see ``summary(verbose=True)``.
     alternatives_ : list of DAGP
@@ -145,6 +153,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     lower_bound_: float
     lower_bounds_: Float[np.ndarray, " steps"]
     confidence_: float
+    log_stds_: list[dict[str, np.ndarray]]
     restarts_: list[dict[str, Any]]
     alternatives_: "list[DAGP]"
     converged_: bool
@@ -165,6 +174,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         *,
         inducing: Any = "auto",
         inference: Literal["collapsed", "concrete"] | Concrete = "collapsed",
+        posterior: Literal["averaged", "best"] = "averaged",
         n_init: int = 8,
         max_iter: int = 1000,
         tol: float = 1e-4,
@@ -187,6 +197,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         self.gate = gate
         self.inducing = inducing
         self.inference = inference
+        self.posterior = posterior
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

@@ -25,6 +25,7 @@ from dagp.inference.run_log import RunLog
 from dagp.inference.standardize import Prepared, Sample
 from dagp.inference.train import Result, no_callback
 from dagp.model.association import Batch
+from dagp.predict.averaging import averaged
 from dagp.predict.posterior import Posterior
 from dagp.predict.process import fitted_process
 from dagp.predict.widening import widened
@@ -141,7 +142,7 @@ def _fit(
             stated = estimator.inference
             settings = stated if isinstance(stated, Concrete) else Concrete()
             found = fit_concrete(problem, options, settings)
-    _read_off(estimator, given, data, found.result, found.batch)
+    _read_off(estimator, given, data, found.result, found.batch, estimator.posterior)
     estimator.lower_bounds_ = found.result.trace
     estimator.n_iter_ = len(found.result.trace)
     trained = jax.tree.map(np.asarray, found.result.state.model)
@@ -261,13 +262,25 @@ def _previous(
 
 
 def _read_off(
-    estimator: "DAGP", given: GivenRows, data: Prepared, result: Result, batch: Batch | None
+    estimator: "DAGP",
+    given: GivenRows,
+    data: Prepared,
+    result: Result,
+    batch: Batch | None,
+    kind: str = "best",
 ) -> None:
     """Set the fitted attributes that depend on the solution alone."""
     rows, units = data.rows, data.units
     trained = Posterior(jax.tree.map(np.asarray, result.state.model), units, estimator.dtype)
-    posterior = widened(trained, data.sample, batch)
-    found = to_host(result.state.responsibilities).astype(np.float64)[data.inverse]
+    average = None
+    if kind == "averaged" and batch is not None and result.status != "stopped":
+        average = averaged(trained, result, data.sample, batch)
+    if average is None:
+        posterior = widened(trained, data.sample, batch)
+        found = to_host(result.state.responsibilities).astype(np.float64)
+    else:
+        posterior, trained, found = average[:3]
+    found = found[data.inverse]
     if np.any(absent := data.inverse < 0):
         others = (rows.X[absent], rows.y[absent], rows.labels[absent])
         found[absent] = trained.responsibilities(*others)
@@ -281,6 +294,7 @@ def _read_off(
     estimator.processes_ = [
         fitted_process(estimator, posterior, k, float(share)) for k, share in enumerate(shares)
     ]
+    estimator.log_stds_ = [{} for _ in shares] if average is None else average.log_stds
     estimator.lower_bound_ = result.bound
     estimator.converged_ = result.status == "converged"
     estimator.extent_ = (rows.X.min(axis=0), rows.X.max(axis=0))

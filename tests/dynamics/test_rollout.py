@@ -260,8 +260,8 @@ def test_the_gradient_of_one_regime_is_that_of_finite_differences():
     with numerics():
         key, found = jax.random.key(0), estimator(model, "score", 50)
         slope = found(0.7, key)[1]
-        up, down = (found(0.7 + h, key)[0] for h in (1e-5, -1e-5))
-    assert float(slope) == pytest.approx(float(up - down) / 2e-5, rel=1e-5)
+        up, down = (found(0.7 + h, key)[0] for h in (1e-4, -1e-4))
+    assert float(slope) == pytest.approx(float(up - down) / 2e-4, rel=1e-5)
 
 
 def test_the_score_function_is_right_where_relaxations_are_not(machine):

@@ -36,7 +36,7 @@ def build_estimator(settings: Settings, inputs: Sequence[str]) -> DAGP:
         "inference": _inference(settings),
     }
     names = {"starts": "n_init", "seed": "random_state"}
-    same = ("max_iter", "tol", "batch_size", "standardize", "dtype", "missing")
+    same = ("max_iter", "tol", "batch_size", "standardize", "dtype", "missing", "posterior")
     arguments |= {name: settings[name] for name in same if name in settings}
     arguments |= {name: settings[key] for key, name in names.items() if key in settings}
     return DAGP(count, processes, **{"random_state": 0, **arguments})

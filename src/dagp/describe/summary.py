@@ -4,12 +4,13 @@ import html as _html
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
 from dagp.core.text import shown
 from dagp.tables.kinds import Category
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dagp.estimator import DAGP
     from dagp.model.kernel import Kernel
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from dagp.tables.columns import Columns
 
 COLUMNS = ("process", "kind", "share", "noise std", "where", "function")
+LEVEL = 0.95
+"""Probability of the intervals of noise levels, length scales and standard deviations."""
 START_COLUMNS = ("start", "ELBO", "ELBO at each rung", "steps", "fate", "moves (ELBO gain)")
 
 
@@ -28,11 +31,28 @@ def rows(model: "DAGP") -> list[tuple[str, ...]]:
             str(process.index) + ("" if model.active_[process.index] else " (unused)"),
             process.kind,
             f"{process.share_:.1%}",
-            ", ".join(digits(std) for std in process.noise_std_) + _tails(process),
+            ", ".join(_with_interval(process.noise_std_, stds.get("noise_std"))) + _tails(process),
             _where(model, process),
-            "" if process.kernel_ is None else _function(process.kernel_, model.columns_),
+            "" if process.kernel_ is None else _function(process.kernel_, model.columns_, stds),
         )
-        for process in model.processes_
+        for process, stds in zip(model.processes_, model.log_stds_, strict=True)
+    ]
+
+
+def _with_interval(values: np.ndarray, log_stds: np.ndarray | None) -> list[str]:
+    """Numbers with the 95 % interval of each, if the standard deviations of their logarithms are
+    known.
+
+    >>> _with_interval(np.array([2.0]), np.array([0.1]))
+    ['2 (1.64–2.43)']
+    """
+    values = np.ravel(values)
+    if log_stds is None or len(log_stds) != len(values):
+        return list(map(digits, values))
+    factors = np.exp(ndtri(0.5 + LEVEL / 2) * log_stds)
+    return [
+        f"{digits(value)} ({digits(value / factor)}–{digits(value * factor)})"
+        for value, factor in zip(values, factors, strict=True)
     ]
 
 
@@ -43,24 +63,34 @@ def _tails(process: "FittedProcess") -> str:
     return "" if process.noise_ == "gaussian" else f" ({process.noise_.capitalize()})"
 
 
-def _function(kernel: "Kernel", columns: "Columns") -> str:
+def _function(
+    kernel: "Kernel", columns: "Columns", stds: "Mapping[str, np.ndarray] | None" = None
+) -> str:
     """A kernel in words: length scale, period and standard deviation of the function."""
     variance, lengthscale = getattr(kernel, "variance", None), getattr(kernel, "lengthscale", None)
     if variance is None or lengthscale is None:
         return repr(kernel)
+    stds = stds or {}
     name = type(kernel).__name__
     name = "smooth" if name == "SquaredExponential" else name
     # Named where the table does not show which is which.
     inputs = None if columns.plain or kernel.active is not None else columns.inputs
-    words = f"{name}, length scale {_numbers(lengthscale, inputs)}"
+    words = f"{name}, length scale {_numbers(lengthscale, inputs, stds.get('lengthscale'))}"
     if (period := getattr(kernel, "period", None)) is not None:
         words += f", period {_numbers(period)}"
-    return f"{words}, std {digits(np.sqrt(float(_value(variance))))}"
+    std = np.sqrt(_value(variance))
+    # The logarithm of a standard deviation is half that of a variance.
+    halved = None if "variance" not in stds else stds["variance"] / 2
+    return f"{words}, std {', '.join(_with_interval(std, halved))}"
 
 
-def _numbers(p: "Parameter", inputs: "Sequence[str] | None" = None) -> str:
+def _numbers(
+    p: "Parameter",
+    inputs: "Sequence[str] | None" = None,
+    log_stds: np.ndarray | None = None,
+) -> str:
     """The value of a parameter, or one per input, with the names of these."""
-    values = list(map(digits, np.ravel(_value(p))))
+    values = _with_interval(_value(p), log_stds)
     if inputs is not None and len(inputs) == len(values) > 1:
         values = [f"{value} ({name})" for value, name in zip(values, inputs, strict=True)]
     return ", ".join(values)

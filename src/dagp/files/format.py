@@ -29,9 +29,9 @@ from dagp.files.migrations import MIGRATIONS
 
 MAGIC = b"\x89DAGP\r\n\x1a"
 """Eight bytes that no text file starts with, and that a transfer as text would change."""
-FORMAT = 5
+FORMAT = 6
 """Version 2 names classes by tags, version 1 (dagp 0.1) by module paths; version 4 has columns that
-are not numbers, version 5 shapes of the noise; see `migrations`."""
+are not numbers, version 5 shapes of the noise, version 6 averaged posteriors; see `migrations`."""
 
 _PREFIX = struct.Struct("<8sIQ32s")
 _ALIGNED = 64

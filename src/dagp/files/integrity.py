@@ -34,6 +34,7 @@ FITTED = {
     "feature_names_in_": np.ndarray,
     "flat_": bool,
     "index_": np.ndarray,
+    "log_stds_": list,
     "lower_bound_": float,
     "lower_bounds_": np.ndarray,
     "n_features_in_": int,
@@ -46,7 +47,14 @@ FITTED = {
     "used_mask_": np.ndarray,
 }
 """Fitted attributes that files store, and their types. `processes_` are rebuilt."""
-_NOT_ALWAYS = {"columns_", "confidence_", "feature_names_in_", "stream_", "target_names_"}
+_NOT_ALWAYS = {
+    "columns_",
+    "confidence_",
+    "feature_names_in_",
+    "log_stds_",
+    "stream_",
+    "target_names_",
+}
 _START = {
     "kind": str,
     "bound": float,
@@ -92,6 +100,7 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     _check_names("feature_names_in_", getattr(estimator, "feature_names_in_", None), U)
     _check_names("target_names_", estimator.target_names_, P)
     _check_starts(estimator.restarts_)
+    _check_log_stds(getattr(estimator, "log_stds_", None), K)
     _require(
         posterior.dtype in DTYPES, f"dtype must be one of {DTYPES}, got {quoted(posterior.dtype)}"
     )
@@ -99,6 +108,17 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     _check_predictions(posterior, K, P)
     if (stream := getattr(estimator, "stream_", None)) is not None:
         _check_stream(stream, posterior)
+
+
+def _check_log_stds(found: Any, K: int) -> None:
+    if found is None:
+        return
+    right = len(found) == K and all(isinstance(one, dict) for one in found)
+    _require(right, f"log_stds_ must be a list of {K} dictionaries")
+    for name, values in (item for one in found for item in one.items()):
+        right = name in ("noise_std", "lengthscale", "variance") and _finite(values)
+        right = right and values.ndim == 1 and np.all(values >= 0)
+        _require(right, "log_stds_ must hold standard deviations of hyperparameters")
 
 
 def check_rows(data: Any, units: Any) -> None:

@@ -123,19 +123,19 @@ def _from_format_3(description: dict[str, Any]) -> dict[str, Any]:
     return {**description, "tree": _with_setting(tree, "columns")}
 
 
-def _with_setting(node: Any, name: str) -> Any:
-    """An encoded tree in which the settings of all estimators have one more, which is None."""
+def _with_setting(node: Any, name: str, content: Any = None) -> Any:
+    """An encoded tree in which the settings of all estimators have one more."""
     if isinstance(node, list):
-        return [_with_setting(item, name) for item in node]
+        return [_with_setting(item, name, content) for item in node]
     if not isinstance(node, dict):
         return node
-    node = {key: _with_setting(value, name) for key, value in node.items()}
+    node = {key: _with_setting(value, name, content) for key, value in node.items()}
     if node.get("!") != "dict":
         return node
     items = node["items"]
     if not {"settings", "fitted", "shares"} <= {key for key, _ in items if isinstance(key, str)}:
         return node
-    more = [[name, None]]
+    more = [[name, content]]
     node["items"] = [
         [key, {**value, "items": value["items"] + more} if key == "settings" else value]
         for key, value in items
@@ -151,6 +151,11 @@ def _from_format_4(description: dict[str, Any]) -> dict[str, Any]:
     for tag in ("process/GP", "process/Heteroscedastic"):
         tree = _with_field(tree, tag, "shape", gaussian)
     return {**description, "tree": tree}
+
+
+def _from_format_5(description: dict[str, Any]) -> dict[str, Any]:
+    # Hyperparameters were taken as known.
+    return {**description, "tree": _with_setting(description["tree"], "posterior", "best")}
 
 
 def _with_field(node: Any, tag: str, field: str, content: Any = None) -> Any:
@@ -170,5 +175,6 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     2: _from_format_2,
     3: _from_format_3,
     4: _from_format_4,
+    5: _from_format_5,
 }
 """Migration from each format version to the next."""

@@ -202,6 +202,7 @@ def _complete(estimator: "DAGP", fitted: Mapping[str, Any]) -> None:
         estimator.used_mask_ = np.full(rows, True)
     estimator.confidence_ = fitted.get("confidence_", np.nan)
     estimator.target_names_ = fitted.get("target_names_")
+    estimator.log_stds_ = fitted.get("log_stds_", [{} for _ in range(len(estimator.active_))])
     if "columns_" not in fitted:
         names = getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))
         estimator.columns_ = Columns(tuple(map(Number, names)))

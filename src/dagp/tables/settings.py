@@ -66,6 +66,7 @@ CONSTRAINTS = {
         lambda v: isinstance(v, Concrete) or v in ("collapsed", "concrete"),
         'be "collapsed", "concrete" or a Concrete',
     ),
+    "posterior": Constraint(lambda v: v in ("best", "averaged"), "be 'best' or 'averaged'"),
     "dtype": Constraint(lambda v: v in DTYPES, f"be one of {DTYPES}"),
     "missing": Constraint(lambda v: v in ("raise", "drop"), "be 'raise' or 'drop'"),
     "columns": Constraint(

@@ -1,0 +1,263 @@
+"""Our posterior of the assignments beside one that is exact in the limit, on small data.
+
+    python benchmarks/gold_standard.py --seeds 20 --first 100 --jobs 1 -o results/gold_standard
+
+Up to 60 points of two or three functions, drawn from the model (`prior_draws.py`), with known
+hyperparameters. The sampler integrates the functions out. It updates single assignments (collapsed
+Gibbs), all those of two processes in a window of inputs (sequentially allocated split-merge, Dahl
+2005), and the functions of the gate (elliptical slice sampling, Murray et al. 2010). Two chains
+begin at the truth and at our solution; half of their disagreement is the error of the comparison.
+
+tv             mean difference between the probabilities that two points share a process
+tv_chains      the same between the two chains
+log_std        mean log ratio of our band's standard deviation to the sampler's, at own points
+own_95%        share of a function's own new points in our band, `sampled_95%` in the sampler's
+
+Rows already in ``<out>/draws.csv`` are not computed again. Seeds below 100 are for tuning.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from calibration import read, write
+from joblib import Parallel, delayed
+from prior_draws import Draw, Smooth, Structure, draw
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import log_softmax
+
+Array = np.ndarray
+FIRST_SEED = 100
+SIZE = 60
+SWEEPS, WARM_UP = 1500, 300
+THIN = 5
+_JITTER = 1e-8
+
+
+def covariance(smooth: Smooth, A: Array, B: Array) -> Array:
+    """Squared exponential kernel with known hyperparameters."""
+    squares = np.sum(((A[:, None] - B[None]) / smooth.lengthscale) ** 2, axis=-1)
+    return smooth.variance * np.exp(-0.5 * squares)
+
+
+class Chain:
+    """State of the sampler: assignments, and functions of the gate at the points."""
+
+    def __init__(self, data: Draw, assignment: Array, rng: np.random.Generator) -> None:
+        X, self.y, self.rng = data.train.X, data.train.y, rng
+        self.order = np.argsort(X[:, 0])
+        self.K = data.structure.functions
+        self.noise = data.truth.noise_stds**2
+        self.covariances = [covariance(f, X, X) for f in data.truth.functions]
+        gate = covariance(data.truth.gate, X, X)
+        self.root = np.linalg.cholesky(gate + _JITTER * gate[0, 0] * np.eye(len(X)))
+        self.assignment = np.array(assignment)
+        self.gate = np.zeros((self.K, len(X)))
+        for _ in range(50):
+            self.move_gate()
+
+    def log_weights(self) -> Array:
+        return log_softmax(self.gate, axis=0)
+
+    def log_predictive(self, k: int, given: Array, n: int) -> float:
+        """Log density of one output by process k, given some of its points."""
+        prior = self.covariances[k]
+        mean, variance = 0.0, prior[n, n] + self.noise[k]
+        if len(given):
+            factor = cho_factor(prior[np.ix_(given, given)] + self.noise[k] * np.eye(len(given)))
+            gain = cho_solve(factor, prior[given, n])
+            mean, variance = gain @ self.y[given], variance - gain @ prior[given, n]
+        return -0.5 * ((self.y[n] - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+
+    def log_evidence(self, k: int, given: Array) -> float:
+        """Log density of the outputs of process k."""
+        if not len(given):
+            return 0.0
+        K = self.covariances[k][np.ix_(given, given)] + self.noise[k] * np.eye(len(given))
+        lower, below = cho_factor(K, lower=True)
+        quadratic = self.y[given] @ cho_solve((lower, below), self.y[given])
+        log_det = 2 * np.sum(np.log(np.diag(lower)))
+        return -0.5 * (quadratic + log_det + len(given) * np.log(2 * np.pi))
+
+    def move_points(self) -> None:
+        """A sweep of collapsed Gibbs."""
+        log_weights, members = self.log_weights(), self.assignment
+        for n in self.rng.permutation(len(members)):
+            members[n] = -1
+            logs = np.array([
+                log_weights[k, n] + self.log_predictive(k, np.flatnonzero(members == k), n)
+                for k in range(self.K)
+            ])  # fmt: skip
+            members[n] = np.argmax(logs + self.rng.gumbel(size=self.K))
+
+    def move_window(self) -> None:
+        """Allocate the points of two processes in a window one after the other; Metropolis."""
+        pair = self.rng.choice(self.K, 2, replace=False)
+        start, end = np.sort(self.rng.integers(0, len(self.order) + 1, 2))
+        where = self.order[start:end][:: self.rng.choice([-1, 1])]
+        where = where[np.isin(self.assignment[where], pair)]
+        if not len(where):
+            return
+        proposed, forward = self.allocated(where, pair, None)
+        _, backward = self.allocated(where, pair, self.assignment[where])
+        ratio = self.log_joint(proposed, pair) - self.log_joint(self.assignment, pair)
+        if np.log(self.rng.uniform()) < ratio + backward - forward:
+            self.assignment = proposed
+
+    def log_joint(self, assignment: Array, pair: Array) -> float:
+        weights = self.log_weights()[assignment, np.arange(len(assignment))].sum()
+        return weights + sum(self.log_evidence(k, np.flatnonzero(assignment == k)) for k in pair)
+
+    def allocated(self, where: Array, pair: Array, path: Array | None) -> tuple[Array, float]:
+        """Assignments drawn in sequence, or forced along a path, and their log probability."""
+        assignment, total = self.assignment.copy(), 0.0
+        assignment[where] = -1
+        log_weights = self.log_weights()
+        for i, n in enumerate(where):
+            logs = np.array([
+                log_weights[k, n] + self.log_predictive(k, np.flatnonzero(assignment == k), n)
+                for k in pair
+            ])  # fmt: skip
+            logs = log_softmax(logs)
+            drawn = int(np.argmax(logs + self.rng.gumbel(size=2)))
+            chosen = drawn if path is None else int(np.flatnonzero(pair == path[i])[0])
+            assignment[n], total = pair[chosen], total + logs[chosen]
+        return assignment, float(total)
+
+    def move_gate(self) -> None:
+        """Elliptical slice sampling of the gate, given the assignments."""
+
+        def log_likelihood(gate: Array) -> float:
+            return float(log_softmax(gate, axis=0)[self.assignment, np.arange(gate.shape[1])].sum())
+
+        other = self.rng.standard_normal(self.gate.shape) @ self.root.T
+        least = log_likelihood(self.gate) + np.log(self.rng.uniform())
+        angle = self.rng.uniform(0, 2 * np.pi)
+        low, high = angle - 2 * np.pi, angle
+        while True:
+            proposed = self.gate * np.cos(angle) + other * np.sin(angle)
+            if log_likelihood(proposed) > least:
+                self.gate = proposed
+                return
+            low, high = (angle, high) if angle < 0 else (low, angle)
+            angle = self.rng.uniform(low, high)
+
+    def sweep(self) -> None:
+        self.move_points()
+        for _ in range(2):
+            self.move_window()
+        for _ in range(5):
+            self.move_gate()
+
+
+class Sampled(NamedTuple):
+    """Co-assignment probabilities, and mean and variance of the functions at new points."""
+
+    together: Array
+    mean: Array
+    variance: Array
+
+
+def sample(data: Draw, assignment: Array, seed: int) -> Sampled:
+    """Averages over one chain."""
+    chain = Chain(data, assignment, np.random.default_rng([seed, 1618]))
+    parts = []
+    for sweep in range(SWEEPS):
+        chain.sweep()
+        if sweep >= WARM_UP and sweep % THIN == 0:
+            together = chain.assignment[:, None] == chain.assignment
+            parts.append((together, *functions(data, chain)))
+    together, means, variances = (np.array(part, float) for part in zip(*parts, strict=True))
+    mean = means.mean(axis=0)
+    return Sampled(together.mean(axis=0), mean, variances.mean(axis=0) + means.var(axis=0))
+
+
+def functions(data: Draw, chain: Chain) -> tuple[Array, Array]:
+    """Mean and variance of every function at the new points, given the assignments."""
+    means, variances = [], []
+    for k, smooth in enumerate(data.truth.functions):
+        own = np.flatnonzero(chain.assignment == k)
+        cross = covariance(smooth, data.test.X, data.train.X[own])
+        K = chain.covariances[k][np.ix_(own, own)] + chain.noise[k] * np.eye(len(own))
+        gain = np.linalg.solve(K, cross.T).T
+        means.append(gain @ data.train.y[own])
+        variances.append(smooth.variance - np.sum(gain * cross, axis=1))
+    return np.array(means), np.maximum(variances, 1e-12)
+
+
+def difference(first: Array, second: Array) -> float:
+    """Mean absolute difference of probabilities of pairs of points."""
+    pairs = np.triu_indices(len(first), 1)
+    return float(np.mean(np.abs(first - second)[pairs]))
+
+
+def compare(seed: int) -> dict[str, Any]:
+    """One draw."""
+    warnings.simplefilter("ignore")  # Warnings about single fits: every fit is scored.
+    structure = Structure(2 + seed % 2, False, 1)
+    data = draw(seed, structure, SIZE)
+    start = time.perf_counter()
+    model = data.truth.known().set_params(random_state=seed).fit(data.train.X, data.train.y)
+    seconds = time.perf_counter() - start
+    shares = model.responsibilities(data.train.X, data.train.y)
+    chains = [sample(data, labels, seed) for labels in (data.train.label, model.assignment_)]
+    gold = Sampled(*(np.mean(part, axis=0) for part in zip(*chains, strict=True)))
+    bands = [process.predict(data.test.X, return_std=True) for process in model.processes_]
+    mean, std = (np.array(part) for part in zip(*bands, strict=True))
+    own = data.test.label == np.arange(structure.functions)[:, None]
+    gold_std = np.sqrt(gold.variance)
+
+    def inside(mean: Array, std: Array) -> float:
+        return float(np.mean(np.abs(data.test.functions - mean)[own] <= 1.96 * std[own]))
+
+    return {
+        "seed": seed,
+        "structure": str(structure),
+        "tv": difference(shares @ shares.T, gold.together),
+        "tv_chains": difference(chains[0].together, chains[1].together),
+        "log_std": float(np.mean(np.log(std / gold_std)[own])),
+        "own_95%": inside(mean, std),
+        "sampled_95%": inside(gold.mean, gold_std),
+        "seconds": seconds,
+        "sampler_seconds": time.perf_counter() - start - seconds,
+    }
+
+
+def compute(seeds: Iterable[int], jobs: int, out: Path) -> list[dict[str, Any]]:
+    """Compare the missing draws, and write the rows after each."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows = read(out / "draws.csv")
+    known = {int(row["seed"]) for row in rows}
+    if jobs > 1:
+        # Read by the workers at start: one computing thread each.
+        os.environ["NPROC"] = "1"
+    # loky starts fresh interpreters: a process forked after JAX has started hangs.
+    pool: Any = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
+    for row in pool(delayed(compare)(seed) for seed in seeds if seed not in known):
+        write(rows := [*rows, row], out / "draws.csv")
+        print(*(f"{k}={v:.3f}" if isinstance(v, float) else v for k, v in row.items()), flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=FIRST_SEED)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("-o", "--out", type=Path, default=Path("results/gold_standard"))
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + options.seeds)
+    rows = compute(seeds, options.jobs, options.out)
+    for name in ("tv", "tv_chains", "log_std", "own_95%", "sampled_95%"):
+        values = np.array([float(row[name]) for row in rows])
+        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+        print(f"{name}: {values.mean():.3f} ± {error:.3f}")
+
+
+if __name__ == "__main__":
+    main()

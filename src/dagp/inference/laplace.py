@@ -1,0 +1,246 @@
+"""Laplace approximation of the posterior of the hyperparameters.
+
+With every q at its optimum, the ELBO is a function of the hyperparameters alone, the profiled ELBO.
+By the envelope theorem its gradient is the partial derivative of the ELBO at that optimum. Its
+curvature follows from differences of such gradients, and includes how functions, gate and
+responsibilities respond to a hyperparameter.
+
+Maximum likelihood leaves some hyperparameters undetermined: the length scale of a function with few
+points, or with much noise, may grow without limit, and then the function is as good as constant and
+its band has no width. Here every hyperparameter without a prior has a vague one, so that what the
+data say nothing about remains uncertain within reason.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dagp.core.gc import gc_paused
+from dagp.core.programs import program
+from dagp.core.sharding import to_host
+from dagp.core.typing import Float, PerProcess, Scalar
+from dagp.inference.elbo import collapsed_elbo
+from dagp.inference.train import State, StepRange, refine_q
+from dagp.model.association import Batch, DataAssociation
+from dagp.model.parameters import Parameter, is_parameter, trainable
+
+VAGUE = 1.5
+"""Standard deviation of the logarithm of a hyperparameter that has no prior, around one
+standardised unit: within a factor of four and a half of the spread of the data."""
+SETTLE, SETTLE_BEST = 10, 60
+"""Natural-gradient steps after a change of hyperparameters, and at the optimum."""
+DIFFERENCE = 0.05
+"""Change of a hyperparameter in differences of gradients."""
+EVALUATIONS = 15
+"""Most of the profiled ELBO, to find its optimum under vague priors."""
+NEAR = 0.01
+"""Gain of the profiled ELBO below which the optimum is reached."""
+LOST = 1.0
+"""Fall of the ELBO by settling from which a state is not the optimum that training had found."""
+
+Vector = Float[np.ndarray, " H"]
+
+
+class Layout(NamedTuple):
+    """Hyperparameters of a model as a vector."""
+
+    values: Vector
+    """As in the model: logarithms of positive ones."""
+    centre: Vector
+    precision: Vector
+    """Of their vague priors; precision 0 where there is another prior."""
+    entries: tuple[Any, ...]
+    """For every trained leaf, the index of each of its numbers in the vector."""
+
+    @staticmethod
+    def of(model: DataAssociation) -> "Layout":
+        nodes = jax.tree_util.tree_leaves_with_path(model, is_leaf=is_parameter)
+        ties: dict[str, np.ndarray] = {}
+        parts: list[tuple[np.ndarray, ...]] = []
+        entries, count = [], 0
+        for path, node in nodes:
+            if not is_parameter(node) or node.frozen or _is_inducing(path):
+                continue
+            shape = np.shape(node.raw)
+            known = ties.get(node.tie) if node.tie is not None else None
+            if known is None:
+                # Tied parameters share one value along the axis of the processes.
+                own = shape if node.tie is None else shape[1:]
+                known = count + np.arange(int(np.prod(own))).reshape(own)
+                count += known.size
+                raw = to_host(node.raw) if node.tie is None else to_host(node.raw)[0]
+                parts.append(_described(node, raw, own))
+                if node.tie is not None:
+                    ties[node.tie] = known
+            entries.append(np.broadcast_to(known, shape))
+        values, centre, precision = (
+            (np.concatenate([np.zeros(0), *column]) for column in zip(*parts, strict=True))
+            if parts
+            else np.zeros((3, 0))
+        )
+        return Layout(values, centre, precision, tuple(entries))
+
+    def placed(self, model: DataAssociation, values: Vector) -> DataAssociation:
+        """The model with these hyperparameters."""
+        moving, rest = eqx.partition(model, _mask(model))
+        leaves, structure = jax.tree.flatten(moving)
+        leaves = [
+            np.asarray(values[at], np.asarray(leaf).dtype)
+            for leaf, at in zip(leaves, self.entries, strict=True)
+        ]
+        return eqx.combine(jax.tree.unflatten(structure, leaves), rest)
+
+    def gathered(self, gradient: Any) -> Vector:
+        """A tree of derivatives as a vector; those of tied parameters are added up."""
+        found = np.zeros(len(self.values))
+        for leaf, at in zip(jax.tree.leaves(gradient), self.entries, strict=True):
+            np.add.at(found, at, np.asarray(leaf, np.float64))
+        return found
+
+
+def _described(node: Parameter, raw: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """Values of a parameter, and centre and precision of its vague prior."""
+    values = np.asarray(raw, np.float64).ravel()
+    unit = to_host(node.unit)
+    unit = unit[0] if node.tie is not None and np.ndim(unit) else unit
+    # One number for several inputs, each of its own unit.
+    unit = unit.mean(axis=tuple(range(len(shape), np.ndim(unit))))
+    positive = node.support == "positive"
+    centre = np.broadcast_to(unit, shape).ravel() if positive else values
+    precision = np.full(len(values), VAGUE**-2 if node.prior is None else 0.0)
+    return values, np.asarray(centre, np.float64), precision
+
+
+def _mask(model: DataAssociation) -> Any:
+    """As `trainable`, without inducing inputs, which are no part of the model."""
+
+    def is_ours(path: tuple[Any, ...], moves: bool) -> bool:
+        return moves and not _is_inducing(path)
+
+    return jax.tree_util.tree_map_with_path(is_ours, trainable(model))
+
+
+def _is_inducing(path: tuple[Any, ...]) -> bool:
+    return any(getattr(key, "name", None) == "inducing" for key in path)
+
+
+@program
+@gc_paused()
+def _slope(model: DataAssociation, batch: Batch) -> tuple[Scalar, Any]:
+    """The ELBO and its derivatives by the hyperparameters, every q held fixed."""
+    moving, rest = eqx.partition(model, _mask(model))
+
+    def value(moving: Any) -> Scalar:
+        whole = eqx.combine(moving, rest)
+        return collapsed_elbo(whole, whole.project(batch.X), batch).value
+
+    return jax.value_and_grad(value)(moving)
+
+
+class Point(NamedTuple):
+    """The profiled ELBO, with vague priors, at some hyperparameters."""
+
+    values: Vector
+    value: float
+    gradient: Vector
+    state: State
+
+
+class Laplace(NamedTuple):
+    """A Gaussian approximation of the posterior of the hyperparameters."""
+
+    layout: Layout
+    best: Point
+    directions: Float[np.ndarray, "H H"]
+    """Columns: independent directions, one standard deviation long."""
+
+    def stds(self) -> DataAssociation:
+        """The model with the standard deviation of every hyperparameter in its place."""
+        stds = np.sqrt(np.sum(self.directions**2, axis=1))
+        return self.layout.placed(self.best.state.model, stds)
+
+
+def profiled(
+    layout: Layout,
+    model: DataAssociation,
+    batch: Batch,
+    given: PerProcess,
+    values: Vector,
+    steps: int = SETTLE,
+) -> Point:
+    """The profiled ELBO at some hyperparameters, from `given` responsibilities."""
+    placed = layout.placed(model, values)
+    state, _, _ = refine_q(placed, batch, given, StepRange(1, 1 + steps))
+    bound, gradient = _slope(state.model, batch)
+    away = values - layout.centre
+    value = float(bound) - 0.5 * float(layout.precision @ away**2)
+    return Point(values, value, layout.gathered(gradient) - layout.precision * away, state)
+
+
+def displaced(layout: Layout, best: Point, batch: Batch, step: Vector) -> Point:
+    """The profiled ELBO a step away from the best hyperparameters."""
+    model, given = best.state.model, best.state.responsibilities
+    return profiled(layout, model, batch, given, best.values + step)
+
+
+def optimum(layout: Layout, begun: Point, batch: Batch, evaluations: int = EVALUATIONS) -> Point:
+    """The best point that L-BFGS finds."""
+    # Imported here, because it takes long and most fits do without.
+    from scipy.optimize import minimize
+
+    best = begun
+
+    def negative(values: Vector) -> tuple[float, Vector]:
+        nonlocal best
+        model, given = best.state.model, best.state.responsibilities
+        point = profiled(layout, model, batch, given, values)
+        if not (np.isfinite(point.value) and np.all(np.isfinite(point.gradient))):
+            # Worse than anything before: the line search shortens its step.
+            return 1e10, np.zeros_like(values)
+        if point.value > best.value:
+            best = point
+        return -point.value, -point.gradient
+
+    minimize(
+        negative,
+        begun.values,
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxfun": evaluations,
+            "maxcor": 20,
+            "ftol": NEAR / max(abs(begun.value), 1.0),
+        },
+    )
+    return best
+
+
+def laplace(state: State, bound: float, batch: Batch) -> Laplace | None:
+    """The approximation around the optimum near a trained state, whose ELBO is `bound`.
+
+    None without hyperparameters, and where the ELBO does not survive settling: after exact
+    inference of functions almost without noise, for which the jitter of a covariance is too much.
+    """
+    layout = Layout.of(state.model)
+    if not len(layout.values):
+        return None
+    begun = profiled(layout, state.model, batch, state.responsibilities, layout.values)
+    away = layout.values - layout.centre
+    lost = bound - (begun.value + 0.5 * float(layout.precision @ away**2))
+    if not (lost < LOST and np.all(np.isfinite(begun.gradient))):
+        return None
+    best = optimum(layout, begun, batch)
+    given = best.state.responsibilities
+    best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_BEST)
+    curvature = np.zeros((len(layout.values), len(layout.values)))
+    for i, step in enumerate(DIFFERENCE * np.eye(len(layout.values))):
+        moved = displaced(layout, best, batch, step).gradient
+        curvature[i] = (best.gradient - moved) / DIFFERENCE
+    curvature = np.nan_to_num((curvature + curvature.T) / 2)
+    scale, vectors = np.linalg.eigh(curvature)
+    # No direction is more uncertain than the vague prior.
+    scale = np.maximum(scale, VAGUE**-2)
+    directions = vectors / np.sqrt(scale)
+    return Laplace(layout, best, directions)

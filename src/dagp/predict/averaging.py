@@ -1,0 +1,201 @@
+"""Averages q(f) over uncertain hyperparameters: wider bands where these are not determined.
+
+The Laplace approximation gives independent directions in the space of the hyperparameters. To
+either side of each, functions are settled again; how far their means move, and how much their
+variances grow, is added to the covariance of q(f). The kernel of the best hyperparameters
+interpolates between the data, so the result is a model like any other: predictions cost what they
+did, and files, exports and roll-outs need no change.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dagp.core.precision import numerics
+from dagp.core.programs import program
+from dagp.core.sharding import to_host
+from dagp.core.typing import Array, Float, Inputs
+from dagp.inference.laplace import Laplace, displaced, laplace
+from dagp.inference.standardize import Sample
+from dagp.inference.train import Result
+from dagp.model.association import Batch, DataAssociation
+from dagp.model.parameters import Parameter
+from dagp.model.process import Process
+from dagp.model.variational import NaturalGaussian
+from dagp.predict.posterior import Posterior
+from dagp.predict.widening import widened
+
+MOST_INDUCING = 200
+"""Inducing inputs up to which functions are settled again; exact inference has more."""
+REACH = np.sqrt(3.0)
+"""Standard deviations from the best hyperparameters to either side: with a weight of 1/6 each and
+2/3 in between, three points integrate polynomials of degree five (Gauss-Hermite)."""
+MOST_RATIO = 2.0
+"""Most that a setting counts in place of its weight, where the posterior has heavier tails than its
+approximation."""
+RIDGE = 1e-6
+"""Relative to the largest eigenvalue, where changes of functions are expressed in the basis of
+their inducing points, which may be nearly redundant."""
+
+
+class Averaged(NamedTuple):
+    """A posterior that is averaged over hyperparameters, and their approximation."""
+
+    posterior: Posterior
+    trained: Posterior
+    """The same before it is widened."""
+    responsibilities: Float[np.ndarray, "N K"]
+    log_stds: list[dict[str, np.ndarray]]
+    """For each process, standard deviations of the logarithms of its hyperparameters."""
+
+
+class Functions(NamedTuple):
+    """Functions of a group of processes at the training inputs."""
+
+    mean: Float[Array, "G N P"]
+    basis: Float[Array, "G M N"]
+    spread: Float[Array, "G P M N"]
+    """Root of the covariance that the inducing values explain."""
+
+
+def applies(model: DataAssociation) -> bool:
+    """Whether there are functions, and all have a single layer and few enough inducing points."""
+    functions = [group for group in model.groups if group.function is not None]
+    gate = getattr(model.gate, "latent", None)
+    plain = gate is None or (len(gate.layers) == 1 and gate.can_widen)
+    return (
+        bool(functions)
+        and plain
+        and all(group.can_widen and _inducing(group) <= MOST_INDUCING for group in functions)
+    )
+
+
+def _inducing(group: Process) -> int:
+    assert group.function is not None
+    return group.function.layers[-1].inducing.raw.shape[-2]
+
+
+def averaged(posterior: Posterior, result: Result, sample: Sample, batch: Batch) -> Averaged | None:
+    """The posterior averaged over hyperparameters; None where that does not apply.
+
+    `posterior` holds the trained model of the `result`, before it is widened.
+    """
+    if not applies(posterior.model):
+        return None
+    units, dtype = posterior.units, posterior.dtype
+    with numerics(dtype):
+        found = laplace(result.state, result.bound, batch)
+        if found is None:
+            return None
+        more = _variance_between(found, batch)
+        trained = Posterior(jax.tree.map(np.asarray, found.best.state.model), units, dtype)
+        shares = to_host(found.best.state.responsibilities).astype(np.float64)
+        stds = jax.tree.map(np.asarray, found.stds())
+    wider = widened(trained, sample, batch)
+    groups = tuple(
+        group if add is None else _with(group, add)
+        for group, add in zip(wider.model.groups, more, strict=True)
+    )
+    model = DataAssociation(groups, wider.model.gate, wider.model.members)
+    log_stds = [_log_stds(stds.process(k)) for k in range(stds.n_processes)]
+    return Averaged(Posterior(model, units, dtype), trained, shares[: len(sample.X)], log_stds)
+
+
+def _log_stds(process: Process) -> dict[str, np.ndarray]:
+    """The standard deviations of one process, by the names of its hyperparameters."""
+    if process.function is None:
+        return {}
+    kernel = process.function.layers[-1].kernel
+    places = {"noise_std": process, "lengthscale": kernel, "variance": kernel}
+    found = {name: getattr(place, name, None) for name, place in places.items()}
+    return {
+        name: np.atleast_1d(np.asarray(p.raw, np.float64))
+        for name, p in found.items()
+        if isinstance(p, Parameter) and not p.frozen
+    }
+
+
+def _variance_between(found: Laplace, batch: Batch) -> list[Float[np.ndarray, "G P M M"] | None]:
+    """What uncertain hyperparameters add to the covariance of every q."""
+    best = found.best
+    here = _functions(best.state.model, batch.X)
+    inverses = [None if at is None else _inverse(to_host(at.basis)) for at in here]
+    total: list[Any] = [None] * len(here)
+    for weight, model in _settings(found, batch):
+        there = _functions(model, batch.X)
+        for g, (inverse, at, moved) in enumerate(zip(inverses, here, there, strict=True)):
+            if inverse is None:
+                continue
+            change = weight * _change(inverse, at, moved)
+            total[g] = change if total[g] is None else total[g] + change
+    return [None if add is None else _positive(add) for add in total]
+
+
+def _settings(found: Laplace, batch: Batch) -> Iterator[tuple[float, DataAssociation]]:
+    """Models to either side of the best in every direction, and their weights."""
+    best = found.best
+    for direction in REACH * found.directions.T:
+        for side in (direction, -direction):
+            point = displaced(found.layout, best, batch, side)
+            if not np.isfinite(point.value):
+                continue
+            # Importance weights: the approximation falls by half the square of the distance.
+            ratio = np.exp(0.5 * REACH**2 - (best.value - point.value))
+            yield 0.5 / REACH**2 * min(ratio, MOST_RATIO), point.state.model
+
+
+@program
+def _functions(model: DataAssociation, X: Inputs) -> tuple[Functions | None, ...]:
+    def of(process: Process) -> Functions:
+        projection = process.function_projection(process.project(X))
+        function: Any = process.function
+        root = function.layers[-1].q.mean_and_root()[1]
+        mean = function.marginals(projection).mean
+        return Functions(mean, projection.basis, root @ projection.basis)
+
+    return tuple(None if group.function is None else jax.vmap(of)(group) for group in model.groups)
+
+
+def _inverse(basis: Float[np.ndarray, "G M N"]) -> Float[np.ndarray, "G M N"]:
+    """From values at the training inputs to inducing values, by least squares."""
+    basis = np.asarray(basis, np.float64)
+    gram = basis @ np.swapaxes(basis, -1, -2)
+    values, vectors = np.linalg.eigh(gram)
+    scaled = vectors / (values + RIDGE * values[..., -1:])[..., None, :]
+    return scaled @ (np.swapaxes(vectors, -1, -2) @ basis)
+
+
+def _change(
+    inverse: Float[np.ndarray, "G M N"], here: Functions, there: Functions
+) -> Float[np.ndarray, "G P M M"]:
+    """Square of the change of the mean, and change of the covariance, of inducing values."""
+    step = to_host(there.mean).astype(np.float64) - to_host(here.mean).astype(np.float64)
+    moved = np.swapaxes(inverse @ step, -1, -2)
+    change = moved[..., :, None] * moved[..., None, :]
+    back = np.swapaxes(inverse, -1, -2)[:, None]
+    for sign, functions in ((1.0, there), (-1.0, here)):
+        root = to_host(functions.spread).astype(np.float64) @ back
+        change = change + sign * np.swapaxes(root, -1, -2) @ root
+    return change
+
+
+def _positive(change: Float[np.ndarray, "G P M M"]) -> Float[np.ndarray, "G P M M"]:
+    """The part that adds to a covariance: averages are not narrower than the best setting."""
+    values, vectors = np.linalg.eigh((change + np.swapaxes(change, -1, -2)) / 2)
+    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def _with(group: Process, more: Float[np.ndarray, "G P M M"]) -> Process:
+    """A group of processes with the covariance of q enlarged and its mean unchanged."""
+    assert group.function is not None
+    q = group.function.layers[-1].q.as_natural()
+    before, shift = np.asarray(q.precision, np.float64), np.asarray(q.shift, np.float64)
+    mean = np.linalg.solve(before, shift[..., None])
+    # (Λ⁻¹ + C)⁻¹ = Λ (I + C Λ)⁻¹, without the inverse of an ill-conditioned precision.
+    eye = np.eye(before.shape[-1])
+    after = np.swapaxes(np.linalg.solve(np.swapaxes(eye + more @ before, -1, -2), before), -1, -2)
+    after = (after + np.swapaxes(after, -1, -2)) / 2
+    shift = (after @ mean)[..., 0].astype(q.shift.dtype)
+    return group.with_function_q(NaturalGaussian(after.astype(q.precision.dtype), shift))

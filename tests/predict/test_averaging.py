@@ -1,0 +1,145 @@
+"""Functions averaged over uncertain hyperparameters."""
+
+import numpy as np
+import pytest
+
+from dagp import DAGP, GP, DeepGP, Noise, datasets, fixed
+from dagp.kernels import SquaredExponential
+
+QUICK = {"n_init": 1, "tol": 1e-3, "random_state": 0}
+
+
+def few_points():
+    rng = np.random.default_rng(3)
+    X = np.sort(rng.uniform(0, 3, (14, 1)), axis=0)
+    return X, np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=14)
+
+
+def log_density(values, X, y, centre, unit):
+    """Log posterior of log length scale, variance and noise, as the library states it."""
+    lengthscale, variance, noise = np.exp(values)
+    K = variance * np.exp(-0.5 * ((X - X.T) / lengthscale) ** 2) + noise**2 * np.eye(len(X))
+    residual = y - centre[1]
+    prior = ((values[0] - np.log(unit[0])) / 1.5) ** 2
+    prior += ((values[1] - 2 * np.log(unit[1])) / 1.5) ** 2
+    prior += ((values[2] - np.log(0.1 * unit[1])) / 2.0) ** 2
+    evidence = residual @ np.linalg.solve(K, residual) + np.linalg.slogdet(K)[1]
+    return -0.5 * (evidence + prior)
+
+
+def sampled_band(X, y, X_new, units, draws=4000):
+    """Mean and standard deviation by a random walk over the hyperparameters of an exact GP."""
+    rng = np.random.default_rng(0)
+    centre, unit = (units.x_centre[0], units.y_centre[0]), (units.x_unit[0], units.y_unit[0])
+    values = np.log([unit[0], unit[1] ** 2, 0.3 * unit[1]])
+    now, means, squares = log_density(values, X, y, centre, unit), [], []
+    for step in range(draws):
+        proposed = values + 0.4 * rng.normal(size=3)
+        then = log_density(proposed, X, y, centre, unit)
+        if np.log(rng.uniform()) < then - now:
+            values, now = proposed, then
+        if step >= draws // 10 and step % 10 == 0:
+            lengthscale, variance, noise = np.exp(values)
+            K = variance * np.exp(-0.5 * ((X - X.T) / lengthscale) ** 2)
+            k = variance * np.exp(-0.5 * ((X_new - X.T) / lengthscale) ** 2)
+            gain = np.linalg.solve(K + noise**2 * np.eye(len(X)), k.T).T
+            mean = centre[1] + gain @ (y - centre[1])
+            means.append(mean)
+            squares.append(variance - np.sum(gain * k, axis=1) + mean**2)
+    mean = np.mean(means, axis=0)
+    return mean, np.sqrt(np.mean(squares, axis=0) - mean**2)
+
+
+@pytest.mark.filterwarnings("ignore:.*inducing.*")
+def test_bands_are_those_of_a_random_walk_over_the_hyperparameters():
+    X, y = few_points()
+    X_new = np.linspace(0.2, 2.8, 14)[:, None]
+    stds = {}
+    for posterior in ("best", "averaged"):
+        model = DAGP(1, posterior=posterior, **QUICK).fit(X, y)
+        stds[posterior] = model.processes_[0].predict(X_new, return_std=True)[1]
+    expected = sampled_band(X, y, X_new, model.posterior_.units)[1]
+    error = {name: np.mean(np.log(std / expected)) for name, std in stds.items()}
+    # Best hyperparameters from 14 points make bands a quarter too narrow.
+    assert error["best"] < -0.25
+    assert abs(error["averaged"]) < 0.1
+
+
+def test_a_function_without_a_shape_of_its_own_keeps_a_band():
+    """Noise around a constant: maximum likelihood has little doubt that it is constant."""
+    rng = np.random.default_rng(4)
+    X, y = np.linspace(0, 1, 40)[:, None], rng.normal(size=40)
+    stds = {}
+    for posterior in ("best", "averaged"):
+        model = DAGP(1, posterior=posterior, **QUICK).fit(X, y)
+        stds[posterior] = model.processes_[0].predict(X, return_std=True)[1].mean()
+    assert stds["best"] < 0.15
+    assert 0.15 < stds["averaged"] < 0.5
+
+
+def test_known_hyperparameters_leave_nothing_to_average():
+    X, y = few_points()
+    known = GP(fixed(SquaredExponential(0.7, 1.0)), noise_std=fixed(0.3))
+    found = [
+        DAGP(1, known, inducing=8, posterior=posterior, **QUICK).fit(X, y).predict(X, True)
+        for posterior in ("best", "averaged")
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.fixture(scope="module")
+def separated():
+    data = datasets.noise_separation(outliers=0.3, n=120, random_state=0)
+    model = DAGP(processes=[GP(), Noise()], inducing=10, **QUICK | {"tol": 1e-2})
+    return model.fit(data.X, data.y), data
+
+
+def test_the_summary_has_an_interval_beside_each_number(separated):
+    model, _ = separated
+    assert set(model.log_stds_[0]) == {"noise_std", "lengthscale", "variance"}
+    assert model.log_stds_[1] == {}
+    row = model.summary().splitlines()[-2]
+    assert row.count("–") == 3
+    best = DAGP(**{**model.get_params(), "posterior": "best"}).fit(separated[1].X, separated[1].y)
+    assert "–" not in best.summary()
+    assert best.lower_bound_ == model.lower_bound_
+
+
+def test_files_exports_and_copies_keep_it(separated, tmp_path):
+    model, data = separated
+    again = DAGP.load(model.save(tmp_path / "model.dagp"))
+    np.testing.assert_array_equal(again.predict(data.X, True), model.predict(data.X, True))
+    np.testing.assert_equal(again.log_stds_, model.log_stds_)
+    assert again.summary() == model.summary()
+    assert again.posterior == "averaged"
+
+
+def test_fits_continue_from_the_trained_model(separated):
+    model, data = separated
+    other = DAGP(**model.get_params()).set_params(warm_start=True)
+    other.fit(data.X, data.y).fit(data.X, data.y)
+    assert other.lower_bound_ > model.lower_bound_ - 1.0
+    other.partial_fit(data.X[:20], data.y[:20])
+    assert other.log_stds_ == [{}, {}]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"processes": [DeepGP(layers=2)]},
+        {"inference": "concrete"},
+        {"batch_size": 30},
+    ],
+    ids=["deep", "concrete", "minibatch"],
+)
+def test_where_it_does_not_apply_the_best_is_taken_as_known(settings):
+    X, y = few_points()
+    quick = {"n_init": 1, "max_iter": 24, "tol": 1.0, "random_state": 0, "inducing": 5}
+    model = DAGP(1, **{**quick, **settings}).fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
+    assert model.log_stds_ == [{}]
+
+
+def test_other_words_are_refused():
+    with pytest.raises(ValueError, match="posterior must be 'best' or 'averaged', got 'mean'"):
+        DAGP(posterior="mean").fit(*few_points())  # pyright: ignore[reportArgumentType]
