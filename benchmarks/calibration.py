@@ -173,7 +173,7 @@ def score(model: DAGP, data: Draw) -> tuple[Row, list[Row]]:
 
 
 def run(
-    seed: int, names: tuple[str, ...] = (), posterior: str = "averaged"
+    seed: int, names: tuple[str, ...] = (), posterior: str = "best"
 ) -> tuple[list[Row], list[Row]]:
     """All fits of one draw."""
     warnings.simplefilter("ignore")  # Warnings about single fits: every fit is scored.
@@ -251,7 +251,7 @@ def compute(
     jobs: int,
     out: Path,
     names: tuple[str, ...] = (),
-    posterior: str = "averaged",
+    posterior: str = "best",
 ) -> None:
     """Fit the missing draws, and write the results after each."""
     out.mkdir(parents=True, exist_ok=True)
@@ -286,7 +286,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--report", action="store_true", help="only tables and figure, no fits")
     parser.add_argument("-o", "--out", type=Path, default=Path("results/calibration"))
-    parser.add_argument("--posterior", choices=("averaged", "best"), default="averaged")
+    parser.add_argument("--posterior", choices=("averaged", "best"), default="best")
     parser.add_argument("--fits", nargs="*", default=[], help="some of the four; default all")
     parser.add_argument("--compare", type=Path, help="folder of other results; no fits")
     options = parser.parse_args()

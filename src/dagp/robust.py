@@ -126,8 +126,7 @@ class RobustGPR(Density, RegressorMixin, BaseEstimator):
         # would take good readings with somewhat larger errors than the others.
         signal = GP(kernel, noise=self.noise, noise_std=self.noise_std)
         processes = [signal, Noise(shape="uniform")]
-        model = DAGP(2, processes, posterior="best", **settings)
-        self.model_: DAGP = model.fit(X, y, sample_weight)
+        self.model_: DAGP = DAGP(2, processes, **settings).fit(X, y, sample_weight)
         for name in ("n_features_in_", "feature_names_in_", "n_iter_", "lower_bound_"):
             if hasattr(self.model_, name):
                 setattr(self, name, getattr(self.model_, name))

@@ -46,6 +46,7 @@ class Case:
     inducing: str
     n_init: int
     max_iter: int
+    posterior: str
     dtype: str
     standardize: bool
     flat: bool
@@ -141,6 +142,7 @@ WIDE: Menu = {
     "inducing": ("default", "default", "few", "one", "positions"),
     "n_init": (1, 2, 3),
     "max_iter": (1, 50, 200),
+    "posterior": ("best", "best", "averaged"),
     "dtype": ("float64", "float64", "float64", "float32"),
     "standardize": (True, True, True, True, False),
     "flat": (True, False),
@@ -170,7 +172,8 @@ SMALL: Menu = {
 FAMILY = 8
 """Consecutive seeds whose models and sizes are the same: most of the time goes into compiling."""
 SHARED = (
-    "rows", "columns", "outputs", "gate", "inference", "batch", "way", "inducing", "dtype",
+    "rows", "columns", "outputs", "gate", "inference", "batch", "way", "inducing", "posterior",
+    "dtype",
 )  # fmt: skip
 """What a family has in common beside its processes."""
 
@@ -314,6 +317,7 @@ def make_model(case: Case, data: Data) -> DAGP:
         n_init=case.n_init,
         max_iter=case.max_iter,
         tol=1e-3,
+        posterior=case.posterior,
         batch_size=case.batch,
         standardize=case.standardize,
         dtype=case.dtype,

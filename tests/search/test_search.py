@@ -270,16 +270,14 @@ def test_units_ignore_a_few_wild_values():
     assert other.y_unit[0] == pytest.approx(plain.y_unit[0], rel=0.1)
 
 
-def test_a_fit_compiles_four_programs_and_hardly_anything_else(caplog):
+def test_a_fit_compiles_two_programs_and_hardly_anything_else(caplog):
     # Every operation outside of a program is a program of its own, and none is free.
     data = datasets.crossings(2, 1, n=150, random_state=0)
     with jax.log_compiles(), caplog.at_level("WARNING", logger="jax"):
         DAGP(2, n_init=2, inducing=9, tol=1e-1, random_state=0).fit(data.X, data.y)
     found = {re.search(r"XLA compilation of jit\((\w+)\)", line) for line in caplog.messages}
     names = {match[1] for match in found if match}
-    # Training, and averaging over hyperparameters.
-    expected = {"refine_q", "run_block", "_slope", "_functions"}
-    assert expected <= names <= expected | {"_noise_variance"}
+    assert {"refine_q", "run_block"} <= names <= {"refine_q", "run_block", "_noise_variance"}
 
 
 def regimes(gate=None):

@@ -70,7 +70,7 @@ TABLES: dict[str, dict[str, Key]] = {
             lambda v: v in ("auto", "all") or _is_whole(v) or isinstance(v, list),
             "a whole number of at least 1, 'auto', 'all' or a list of positions",
         ),
-        "posterior": _one_of("averaged", "best"),
+        "posterior": _one_of("best", "averaged"),
         "inference": Key(
             lambda v: v in ("collapsed", "concrete") or isinstance(v, dict),
             "'collapsed', 'concrete' or a table of the settings of the latter",
