@@ -5,6 +5,7 @@ import pytest
 
 from dagp import DAGP, GP, DeepGP, Noise, datasets, fixed
 from dagp.kernels import SquaredExponential
+from dagp.predict.averaging import _inverse
 
 QUICK = {"n_init": 1, "tol": 1e-3, "random_state": 0}
 
@@ -145,3 +146,7 @@ def test_where_it_does_not_apply_the_best_is_taken_as_known(settings):
 def test_other_words_are_refused():
     with pytest.raises(ValueError, match="posterior must be 'best' or 'averaged', got 'mean'"):
         DAGP(posterior="mean").fit(*few_points())  # pyright: ignore[reportArgumentType]
+
+
+def test_a_function_that_is_zero_everywhere_changes_nothing():
+    np.testing.assert_array_equal(_inverse(np.zeros((1, 3, 5))), 0.0)

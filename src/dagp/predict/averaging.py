@@ -78,7 +78,7 @@ def _inducing(group: Process) -> int:
 
 
 def averaged(posterior: Posterior, result: Result, sample: Sample, batch: Batch) -> Averaged | None:
-    """The posterior averaged over hyperparameters; None where that does not apply.
+    """The posterior averaged over hyperparameters; None where that does not apply, or fails.
 
     `posterior` holds the trained model of the `result`, before it is widened.
     """
@@ -99,8 +99,15 @@ def averaged(posterior: Posterior, result: Result, sample: Sample, batch: Batch)
         for group, add in zip(wider.model.groups, more, strict=True)
     )
     model = DataAssociation(groups, wider.model.gate, wider.model.members)
+    if _infinite_numbers(model) > _infinite_numbers(posterior.model):
+        # Too few points, or too far apart, to settle functions at other hyperparameters.
+        return None
     log_stds = [_log_stds(stds.process(k)) for k in range(stds.n_processes)]
     return Averaged(Posterior(model, units, dtype), trained, shares[: len(sample.X)], log_stds)
+
+
+def _infinite_numbers(model: DataAssociation) -> int:
+    return sum(np.sum(~np.isfinite(leaf)) for leaf in jax.tree.leaves(model))
 
 
 def _log_stds(process: Process) -> dict[str, np.ndarray]:
@@ -142,8 +149,8 @@ def _settings(found: Laplace, batch: Batch) -> Iterator[tuple[float, DataAssocia
             if not np.isfinite(point.value):
                 continue
             # Importance weights: the approximation falls by half the square of the distance.
-            ratio = np.exp(0.5 * REACH**2 - (best.value - point.value))
-            yield 0.5 / REACH**2 * min(ratio, MOST_RATIO), point.state.model
+            ratio = np.exp(min(0.5 * REACH**2 - best.value + point.value, np.log(MOST_RATIO)))
+            yield 0.5 / REACH**2 * ratio, point.state.model
 
 
 @program
@@ -163,7 +170,10 @@ def _inverse(basis: Float[np.ndarray, "G M N"]) -> Float[np.ndarray, "G M N"]:
     basis = np.asarray(basis, np.float64)
     gram = basis @ np.swapaxes(basis, -1, -2)
     values, vectors = np.linalg.eigh(gram)
-    scaled = vectors / (values + RIDGE * values[..., -1:])[..., None, :]
+    values = values + RIDGE * values[..., -1:]
+    # A function that is zero everywhere has no basis.
+    inverses = np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+    scaled = vectors * inverses[..., None, :]
     return scaled @ (np.swapaxes(vectors, -1, -2) @ basis)
 
 

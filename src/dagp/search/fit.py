@@ -270,10 +270,24 @@ class Stream(NamedTuple):
 def _check_absorbed(state: State) -> None:
     """Raise FitError if an update has left a model that is not finite."""
     if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state.model)):
-        raise FitError(
-            "These rows are beyond what the model can take in: its parameters would not be finite. "
-            'Check for extreme values or weights, fit all rows at once, or use dtype="float64".'
-        )
+        raise _beyond("its parameters would not be finite")
+
+
+def _check_distributions(model: DataAssociation, dtype: str) -> None:
+    """Raise FitError if rounding has left a q that is not a distribution."""
+    try:
+        model.gate.check(model.n_processes, dtype)
+        for k in range(model.n_processes):
+            model.process(k).check(dtype)
+    except ValueError as error:
+        raise _beyond(str(error)) from error
+
+
+def _beyond(why: str) -> FitError:
+    return FitError(
+        f"These rows are beyond what the model can take in: {why}. "
+        'Check for extreme values or weights, fit all rows at once, or use dtype="float64".'
+    )
 
 
 def update_stream(stream: Stream, sample: Sample, batch_size: int | None) -> tuple[Stream, Result]:
@@ -296,6 +310,7 @@ def update_stream(stream: Stream, sample: Sample, batch_size: int | None) -> tup
         bounds.append(float(bound))
         seen, steps = seen + float(part.weight.sum()), steps + 1
     model, opt_state = jax.tree.map(np.asarray, (model, opt_state))
+    _check_distributions(model, found[0].dtype.name)
     state = State(model, np.concatenate(found), opt_state)
     result = Result(state, bounds[-1], np.array(bounds), "converged", 0.0)
     return Stream(model, opt_state, seen, steps), result

@@ -34,6 +34,8 @@ SHORT_FLOORS = np.concatenate([np.geomspace(0.3, 0.03, 8), np.zeros(4)])
 CLUTTER_FLOOR = 0.1
 """From this noise on there is clutter: earlier it would take what no function has reached yet."""
 _LEAST_NOISE = 0.01
+_ROUNDING = 1e-12
+"""Least ridge, relative to the mean diagonal of the matrix it is added to."""
 _JITTER = 1e-4
 _CLOSE = 1 / 5
 """Share of the rows that count as close to a meeting of two functions."""
@@ -158,7 +160,9 @@ def annealed_em(
         size = held.sum(axis=0)
         B = A.T * held.T[:K, None]
         gram = B @ A
-        ridge = noise.mean(axis=1)[:, None, None] * np.eye(J)
+        # Beside huge weights or inputs the noise would be lost to rounding.
+        least = _ROUNDING * np.trace(gram, axis1=1, axis2=2) / J
+        ridge = np.maximum(noise.mean(axis=1), least)[:, None, None] * np.eye(J)
         coefficients = np.linalg.solve(gram + ridge, B @ rows.y)
         means = A @ coefficients
         squares = np.einsum("nk,knp->kp", held[:, :K], (rows.y - means) ** 2)

@@ -101,7 +101,8 @@ def follow(
     for number, (distance, point) in enumerate(zip(distances, points, strict=True)):
         if number % CHECKED == CHECKED - 1:
             best = np.array([np.max(evidence[ways[group] == way]) for way in (0, 1)])
-            kept = evidence > best[ways[group]] - LOST
+            # Beside a huge value, all evidences of a direction are equal to rounding: all stay.
+            kept = ~(evidence < best[ways[group]] - LOST)
             group, evidence, log_weight = group[kept], evidence[kept], log_weight[kept]
             state = _Curves(*(part[kept] for part in state))
         decay, noise = np.sqrt(3) / settings[group, 0, None, None], settings[group, 1, None, None]

@@ -28,7 +28,9 @@ def in_use(
     array([ True,  True])
     """
     # Without process k the likelihood of a point falls by the factor 1 − r_k.
-    loss = -weight @ np.log1p(-np.minimum(responsibilities, 1 - 1e-12))
+    # Below one also in single precision.
+    largest = np.minimum(np.asarray(responsibilities, np.float64), 1 - 1e-12)
+    loss = -weight @ np.log1p(-largest)
     return (shares_of_data(responsibilities, weight) >= UNUSED) | (loss >= NEEDED)
 
 
