@@ -1,11 +1,14 @@
 """Functions averaged over uncertain hyperparameters."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from dagp import DAGP, GP, DeepGP, Noise, datasets, fixed
 from dagp.kernels import SquaredExponential
-from dagp.predict.averaging import _inverse
+from dagp.predict import averaging
+from dagp.predict.averaging import _inverse, _settings
 
 QUICK = {"n_init": 1, "tol": 1e-3, "random_state": 0}
 
@@ -150,3 +153,23 @@ def test_other_words_are_refused():
 
 def test_a_function_that_is_zero_everywhere_changes_nothing():
     np.testing.assert_array_equal(_inverse(np.zeros((1, 3, 5))), 0.0)
+
+
+def test_an_average_that_is_not_finite_is_not_used(separated, monkeypatch):
+    found = averaging._variance_between
+
+    def lost(*given):
+        return [None if add is None else np.nan * add for add in found(*given)]
+
+    monkeypatch.setattr(averaging, "_variance_between", lost)
+    model, data = separated
+    again = DAGP(**model.get_params(deep=False)).fit(data.X, data.y)
+    assert again.log_stds_ == [{}, {}]
+    assert np.all(np.isfinite(again.predict(data.X, return_std=True)))
+
+
+def test_a_setting_far_better_than_the_approximation_says_has_a_bounded_weight(monkeypatch):
+    better = SimpleNamespace(value=1e6, state=SimpleNamespace(model=None))
+    monkeypatch.setattr(averaging, "displaced", lambda *given: better)
+    laplace = SimpleNamespace(best=SimpleNamespace(value=0.0), layout=None, directions=np.eye(1))
+    assert [weight for weight, _ in _settings(laplace, None)] == pytest.approx([1 / 3, 1 / 3])
