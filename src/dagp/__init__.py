@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from dagp.core.gc import gc_paused
+from dagp.core.imports import deferred_imports
 from dagp.core.version import __version__
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def __getattr__(name: str) -> object:
 
 
 @gc_paused()
+@deferred_imports()
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"dagp.{name}")
 

@@ -9,7 +9,7 @@ from dagp.inference.standardize import Sample, to_batch
 from dagp.inference.train import BLOCK, Result, State
 from dagp.search import moves
 from dagp.search.factory import Start
-from dagp.search.improve import Trial, _distinct, attempt
+from dagp.search.improve import Trial, _distinct, attempt, record_move
 from dagp.search.race import Contender, limit, race
 from dagp.search.search import undecided
 from dagp.search.trainer import Trainer
@@ -82,6 +82,8 @@ def test_an_attempt_is_given_up_halfway_or_runs_to_its_end(
     contender = Contender(Start("rank", HOME, 1.0, 1.0), state_where(0), bound=4.5)
     result = attempt(contender, trial_of(40), Trainer(ROWS, 1e-3), 5.0, stop_at_target)
     assert (left, result.bound, len(result.trace)) == ([], bound, BLOCK * len(stages))
+    assert contender.moves == []
+    record_move(contender, "a move", result.bound, Trainer(ROWS, 1e-3))
     assert contender.moves == [("a move", bound - 4.5)]
 
 

@@ -19,6 +19,8 @@ except ModuleNotFoundError as missing:  # pragma: no cover
 
 from dagp.cli.streams import Messages, Results, silence, stdout_is_closed
 from dagp.core.errors import FitError, StorageError
+from dagp.core.gc import gc_paused
+from dagp.core.imports import deferred_imports
 from dagp.core.text import one_line
 from dagp.core.version import __version__
 
@@ -103,7 +105,9 @@ class _LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and (name := args[0]) in COMMANDS:
             single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            single.command(name)(getattr(importlib.import_module(f"dagp.cli.{name}"), name))
+            with gc_paused(), deferred_imports():
+                module = importlib.import_module(f"dagp.cli.{name}")
+            single.command(name)(getattr(module, name))
             self.add_command(get_command(single), name)
         return super().resolve_command(ctx, args)
 

@@ -35,28 +35,33 @@ class _SingleThread:
     """
 
     def __init__(self) -> None:
-        self._lock, self._calls = threading.Lock(), 0
+        self._lock, self.calls = threading.Lock(), 0
         self._limit: Any = None
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._calls == 0:
+            if self.calls == 0:
                 forget_programs_if_many()
                 self._limit = _thread_pools().limit(limits=1, user_api="blas")
-            self._calls += 1
+            self.calls += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._calls -= 1
-            if self._calls == 0:
+            self.calls -= 1
+            if self.calls == 0:
                 self._limit.restore_original_limits()
 
 
 _one_thread = _SingleThread()
 
 
+def calls_in_progress() -> int:
+    """Number of calls of the library that are running, at least one."""
+    return max(1, _one_thread.calls)
+
+
 @contextmanager
-def _jax_settings(dtype: str) -> Iterator[None]:
+def jax_settings(dtype: str) -> Iterator[None]:
     """JAX as the library needs it, in this thread, whatever flags the user has set.
 
     A matrix without a Cholesky factor is found by its NaN, so that `jax_debug_nans` would end a
@@ -85,7 +90,7 @@ def numerics(dtype: str = "float64") -> Iterator[None]:
     and XLA spreads the large products over the cores. Running out of memory raises MemoryError.
     """
     try:
-        with _jax_settings(dtype), _one_thread:
+        with jax_settings(dtype), _one_thread:
             yield
     except JaxRuntimeError as error:
         # JAX raises this type for every failure at run time.

@@ -11,6 +11,7 @@ import importlib
 import io
 import os
 import pickle
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -66,6 +67,7 @@ class Program:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
+        self._lock = threading.RLock()
         self._inside: Any = jax.jit(function)
         """Inside of other transformations, and everywhere but on one CPU device."""
         self._chosen: dict[Any, Callable[..., Any] | None] = {}
@@ -83,7 +85,10 @@ class Program:
         try:
             key = (tree, _context(), *map(_signature, leaves))
             if key not in self._chosen:
-                self._chosen[key] = self._choose(leaves, tree)
+                # Threads that need the same program wait for one of them to compile it.
+                with self._lock:
+                    if key not in self._chosen:
+                        self._chosen[key] = self._choose(leaves, tree)
             chosen = self._chosen[key]
         except (AttributeError, TypeError):
             # Not the arguments of a program: JAX says why.

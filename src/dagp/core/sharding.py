@@ -31,6 +31,11 @@ def use_mesh(mesh: Mesh | None) -> Iterator[None]:
         _mesh.reset(token)
 
 
+def has_mesh() -> bool:
+    """Whether rows are sharded, over however many devices."""
+    return _mesh.get() is not None
+
+
 def device_count() -> int:
     """Number of devices that the rows are sharded over."""
     mesh = _mesh.get()

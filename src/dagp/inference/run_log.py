@@ -49,6 +49,21 @@ class RunLog:
             return _checked(self.finished[self._replayed - 1], results, end or state), None
         return None, None if self.progress is None else _checked(self.progress, progress, state)
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the next run is known, or has progress."""
+        return self._replayed < len(self.finished) or self.progress is not None
+
+    def branch(self) -> "RunLog":
+        """An empty log for runs that may be discarded; `adopt` appends them."""
+        return RunLog()
+
+    def adopt(self, branch: "RunLog") -> None:
+        """Append the runs of a branch, as if they had been logged here."""
+        self._replayed += len(branch.finished)
+        self.finished += branch.finished
+        self._save(self)
+
     def save_progress(self, progress: Any) -> None:
         self.progress = progress
         self._save(self)
@@ -124,6 +139,12 @@ class _NoLog(RunLog):
 
     def replay(self, results: type, progress: type, state: Any, end: Any = None) -> tuple[Any, Any]:
         return None, None
+
+    def branch(self) -> RunLog:
+        return self
+
+    def adopt(self, branch: RunLog) -> None:
+        pass
 
     def save_progress(self, progress: Any) -> None:
         pass

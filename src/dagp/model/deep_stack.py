@@ -8,7 +8,7 @@ points, so the ELBO is deterministic and solutions can be compared.
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import norm, qmc
+from scipy.special import ndtri
 
 from dagp.core.tags import storable
 from dagp.core.typing import Array, Float, Inputs, Outputs, Rate
@@ -22,12 +22,15 @@ def normal_points(dimensions: int, count: int) -> Float[np.ndarray, "S W"]:
     covariance the error would have the same sign at every data point, and training would exploit
     it. No fewer than one point more than dimensions can have it.
     """
+    # Not used by most fits, and slow to import.
+    from scipy.stats import qmc
+
     pairs = -(-count // 2)
     antithetic = pairs >= dimensions
     drawn = pairs if antithetic else max(count, dimensions + 1)
     sobol = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(0))
     uniform = sobol.random_base2(int(np.ceil(np.log2(drawn))))[:drawn]
-    points = norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
+    points = ndtri(np.clip(uniform, 1e-6, 1 - 1e-6))
     if not antithetic:
         points -= points.mean(axis=0)
     lower = np.linalg.cholesky(points.T @ points / len(points))

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from dagp.core.sharding import shard_rows, to_host
+from dagp.core.threads import concurrently
 from dagp.core.typing import Float
 from dagp.inference.standardize import padded
 from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate
@@ -140,19 +141,23 @@ def promising(
     margin = GAIN * float(problem.sample.weight.sum())
     least = contender.bound - HOPELESS * per_point(problem)
     trials = []
-    proposals = itertools.chain.from_iterable(move(seen) for move in moves)
-    for proposal in [p for p in proposals if p.name not in rejected]:
+
+    def probe(proposal: Proposal) -> Trial:
         given = shard_rows(padded(proposal.responsibilities, len(batch.X)))
         first = model if proposal.keeps_gate else untrained
         state, bound = begin(first, batch, given, PROBE_STEPS)
-        trial = Trial(proposal, state, float(bound.value))
+        return Trial(proposal, state, float(bound.value))
+
+    proposals = itertools.chain.from_iterable(move(seen) for move in moves)
+    fresh = [p for p in proposals if p.name not in rejected]
+    for trial in concurrently(probe, fresh, trainer.width(contender.state)):
         if trial.bound > contender.bound + margin:
             return [trial]
         # An ELBO that is NaN compares false and drops out here.
-        if trial.bound > least and not trial.returned(state, contender.state, batch):
+        if trial.bound > least and not trial.returned(trial.state, contender.state, batch):
             trials.append(trial)
         else:
-            rejected[proposal.name] = proposal.processes
+            rejected[trial.proposal.name] = trial.proposal.processes
     return _distinct(sorted(trials, key=lambda t: -t.bound), batch, rejected)
 
 
@@ -186,9 +191,13 @@ def attempt(
         more = trainer.train(result.state, MOVE_STEPS // 2, result.rate)
         trace = np.concatenate([result.trace, more.trace])
         result = max(result, more, key=lambda r: r.bound)._replace(trace=trace)
-    contender.moves.append((trial.proposal.name, result.bound - contender.bound))
-    trainer.notify(Progress(trial.proposal.name, 0, contender.steps, result.bound))
     return result
+
+
+def record_move(contender: Contender, name: str, bound: float, trainer: Trainer) -> None:
+    """Note that a move was tried and which ELBO it reached."""
+    contender.moves.append((name, bound - contender.bound))
+    trainer.notify(Progress(name, 0, contender.steps, bound))
 
 
 def improve(
@@ -200,15 +209,19 @@ def improve(
     rejected: Rejected = {}
     accepted = True
     while accepted:
-        accepted = False
-        for trial in promising(problem, contender, trainer, moves, rejected)[:ATTEMPTS]:
-            target = contender.bound + margin
+        target = contender.bound + margin
+        trials = promising(problem, contender, trainer, moves, rejected)[:ATTEMPTS]
+
+        def run(trainer: Trainer, trial: Trial, target: float = target) -> Result:
             if trial.bound > target:
                 # Better with the same hyperparameters already: training could only tell later.
-                result = trial.result(contender.rate)
-                contender.moves.append((trial.proposal.name, trial.bound - contender.bound))
-            else:
-                result = attempt(contender, trial, trainer, target)
+                return trial.result(contender.rate)
+            return attempt(contender, trial, trainer, target)
+
+        accepted = False
+        results = trainer.each(run, trials, trainer.width(contender.state))
+        for trial, result in zip(trials, results, strict=True):
+            record_move(contender, trial.proposal.name, result.bound, trainer)
             accepted = result.bound > target
             if accepted:
                 contender.adopt(result)
@@ -234,8 +247,7 @@ def renew_gate(problem: Problem, contender: Contender, trainer: Trainer) -> bool
         renewed.advance(trainer, MOVE_STEPS)
         if renewed.bound + 2 * (renewed.bound - before) < contender.bound:
             break
-    contender.moves.append(("renew the gate", renewed.bound - contender.bound))
-    trainer.notify(Progress("renew the gate", 0, contender.steps, renewed.bound))
+    record_move(contender, "renew the gate", renewed.bound, trainer)
     better = renewed.bound > contender.bound
     if better:
         contender.adopt(renewed.result())
@@ -300,6 +312,7 @@ def simplify(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         target = contender.bound - PARSIMONY * reassigned
         # Stopping at the target, because a longer run might revert.
         result = attempt(contender, trial, trainer, target, stop_at_target=True)
+        record_move(contender, trial.proposal.name, result.bound, trainer)
         if result.bound > target:
             contender.keep_plain()
             contender.adopt(result)

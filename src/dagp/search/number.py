@@ -7,12 +7,14 @@ ELBO allows.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import jax
 import numpy as np
 from scipy.special import softmax
 
 from dagp.core.sharding import shard_rows, to_host
+from dagp.core.threads import concurrently
 from dagp.core.typing import Bool, Float
 from dagp.inference.standardize import FORBIDDEN, padded, to_device_batch
 from dagp.inference.train import BLOCK, Result, begin, settled
@@ -97,9 +99,10 @@ def _without_one(problem: Problem, result: Result, trainer: Trainer) -> Smaller 
     for k in map(int, np.argsort(seen.sizes)):
         # In the larger model first, which costs little and needs no other program.
         barred = _barred(trainer.batch, k)
-        proposals = _handed_over(seen, k, log_predictive)
-        tried = [(_probe(result, barred, given), given) for given in proposals]
-        bound, given = max(tried, key=lambda one: one[0])
+        proposals = list(_handed_over(seen, k, log_predictive))
+        probe = partial(_probe, result, barred)
+        bounds = list(concurrently(probe, proposals, trainer.width(result.state)))
+        bound, given = max(zip(bounds, proposals, strict=True), key=lambda one: one[0])
         if bound > least:
             rest = np.arange(problem.n_processes) != k
             smaller = _restricted(problem, result, trainer, rest, given)

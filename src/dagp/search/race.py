@@ -1,5 +1,6 @@
 """The race between starts: successive halving on the ELBO."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,6 +90,15 @@ class Contender:
             self if self.plain is None else replace(self, state=self.plain[0], bound=self.plain[1])
         )
 
+    def copy(self) -> "Contender":
+        """A contender that can be trained without changing this one."""
+        histories = {"rungs": self.rungs, "traces": self.traces, "moves": self.moves}
+        return replace(self, **{name: list(history) for name, history in histories.items()})
+
+    def become(self, other: "Contender") -> None:
+        """Take over the training of a copy."""
+        vars(self).update(vars(other))
+
     @property
     def steps(self) -> int:
         return sum(map(len, self.traces))
@@ -151,9 +161,11 @@ def race(
 
 
 def _in_sequence(running: list[Contender], trainer: Trainer, steps: int, rung: int) -> None:
-    for index, contender in enumerate(running):
-        contender.advance(trainer, steps)
-        trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
+    def run(trainer: Trainer, contender: Contender) -> Result:
+        return trainer.train(contender.state, steps, contender.rate)
+
+    results = trainer.each(run, running, trainer.width(running[0].state))
+    _finish_rungs(running, results, trainer, rung)
 
 
 def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: int) -> None:
@@ -161,6 +173,12 @@ def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: i
     results = parallel.train_in_parallel(
         states, trainer.batch, max_iter=steps, tol=trainer.tol, rates=rates, log=trainer.log
     )
+    _finish_rungs(running, results, trainer, rung)
+
+
+def _finish_rungs(
+    running: list[Contender], results: Iterable[Result], trainer: Trainer, rung: int
+) -> None:
     for index, (contender, result) in enumerate(zip(running, results, strict=True)):
         contender.finish_rung(result)
         trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))

@@ -51,8 +51,16 @@ def confirmed(problem: Problem, contenders: list[Contender], trainer: Trainer) -
     if support(best, contenders, weight) >= CONFIRMED:
         return True
     others = [c for c in contenders if c.fate != FIRST_DROPPED and not c.levelled]
-    for other in sorted(others, key=lambda c: -c.bound):
-        level_off(problem, other, trainer, best.bound - BEHIND * per_point(problem), PARTS // 2)
+    others.sort(key=lambda c: -c.bound)
+
+    def run(trainer: Trainer, other: Contender) -> Contender:
+        trained = other.copy()
+        level_off(problem, trained, trainer, best.bound - BEHIND * per_point(problem), PARTS // 2)
+        return trained
+
+    results = trainer.each(run, others, trainer.width(best.state))
+    for other, trained in zip(others, results, strict=True):
+        other.become(trained)
         if support(best, [other], weight) >= CONFIRMED:
             return True
     return False

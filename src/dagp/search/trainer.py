@@ -1,7 +1,12 @@
 """Trainer: the common arguments of the training runs of one search."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
+import jax
+import numpy as np
+
+from dagp.core.threads import concurrently, free_cores
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.train import (
     LEARNING_RATE,
@@ -13,6 +18,12 @@ from dagp.inference.train import (
     train,
 )
 from dagp.model.association import Batch
+
+LARGE = 3_000_000
+"""Points times processes times inducing points from which runs come one after the other: each fills
+the cores, and takes half a gigabyte."""
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 class StopSearchError(Exception):
@@ -44,6 +55,32 @@ class Trainer(NamedTuple):
             callback=callback,
             log=self.log,
         )
+
+    def width(self, state: State) -> int:
+        """Number of runs from such states that are worth computing at once."""
+        shapes = map(np.shape, jax.tree.leaves(state.model))
+        inducing = max((shape[-2] for shape in shapes if len(shape) > 1), default=1)
+        return 1 if state.responsibilities.size * inducing > LARGE else free_cores()
+
+    def each(
+        self, run: Callable[["Trainer", Item], Found], items: Iterable[Item], width: int
+    ) -> Iterator[Found]:
+        """``run(trainer, item)`` for all items, up to `width` at once.
+
+        Results, their order and the run log are those of one run after the other, however early
+        the iteration ends. Runs must not call the user's callback.
+        """
+        if self.log.is_replaying:
+            width = 1
+
+        def branched(item: Item) -> tuple[Found, RunLog]:
+            log = self.log if width == 1 else self.log.branch()
+            return run(self._replace(log=log), item), log
+
+        for found, log in concurrently(branched, items, width):
+            if log is not self.log:
+                self.log.adopt(log)
+            yield found
 
     def notify(self, progress: Progress) -> None:
         """Call the user's callback; StopSearchError if it returns true."""
