@@ -1,6 +1,5 @@
 """The race between starts: successive halving on the ELBO."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -161,11 +160,15 @@ def race(
 
 
 def _in_sequence(running: list[Contender], trainer: Trainer, steps: int, rung: int) -> None:
-    def run(trainer: Trainer, contender: Contender) -> Result:
-        return trainer.train(contender.state, steps, contender.rate)
+    def run(trainer: Trainer, contender: Contender) -> Contender:
+        trained = contender.copy()
+        trained.advance(trainer, steps)
+        return trained
 
     results = trainer.each(run, running, trainer.width(running[0].state))
-    _finish_rungs(running, results, trainer, rung)
+    for index, (contender, trained) in enumerate(zip(running, results, strict=True)):
+        contender.become(trained)
+        trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
 
 
 def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: int) -> None:
@@ -173,12 +176,6 @@ def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: i
     results = parallel.train_in_parallel(
         states, trainer.batch, max_iter=steps, tol=trainer.tol, rates=rates, log=trainer.log
     )
-    _finish_rungs(running, results, trainer, rung)
-
-
-def _finish_rungs(
-    running: list[Contender], results: Iterable[Result], trainer: Trainer, rung: int
-) -> None:
     for index, (contender, result) in enumerate(zip(running, results, strict=True)):
         contender.finish_rung(result)
         trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
