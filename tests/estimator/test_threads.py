@@ -6,6 +6,8 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from dagp import DAGP
+from dagp.fitting import fit_estimator
+from dagp.inference.run_log import RunLog
 
 
 def blas_threads():
@@ -38,3 +40,30 @@ def test_fits_in_threads_equal_serial_ones_and_leave_the_process_as_it_was():
         assert found[seed][0] == bound
         np.testing.assert_array_equal(found[seed][1], mean)
     assert blas_threads() == before
+
+
+def searched(threads, monkeypatch, finished=()):
+    """A search with this many threads: its model and the results of its runs."""
+    monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(threads)), raising=False)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (40, 1))
+    y = np.where(np.arange(40) % 2, X[:, 0], 0.5 - X[:, 0] ** 2) + 0.03 * rng.standard_normal(40)
+    told, log = [], RunLog(finished)
+    model = DAGP(2, inducing=9, n_init=4, tol=1e-1, random_state=0)
+    model.set_params(callbacks=[told.append])
+    fit_estimator(model, X, y, log=log)
+    return model, log.finished, told
+
+
+def test_a_search_in_threads_takes_the_same_way_as_in_one(monkeypatch):
+    one, runs, told = searched(1, monkeypatch)
+    two, same_runs, told_as_well = searched(3, monkeypatch)
+    assert one.restarts_ == two.restarts_
+    assert told == told_as_well
+    np.testing.assert_array_equal(one.responsibilities_, two.responsibilities_)
+    assert [run.bound for run in runs] == [run.bound for run in same_runs]
+    # What one has logged, the other continues, wherever it was interrupted.
+    for known in (runs[:2], runs[: len(runs) // 2]):
+        resumed, _, _ = searched(3, monkeypatch, known)
+        np.testing.assert_array_equal(one.responsibilities_, resumed.responsibilities_)
