@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dagp.bench.timing import Summary, repeated, summary
+from dagp.bench.timing import Summary, repeated, seconds, summary
 
 FIRST_SEED = 100
 """Smaller seeds are reserved for tuning."""
@@ -21,19 +22,24 @@ def cache_home() -> TemporaryDirectory[str]:
 
 def run_job(home: str, **job: Any) -> dict[str, Any]:
     """Result of a job in a fresh process, with its compiled programs in `home`."""
-    # Cache settings of this process must not affect the measured ones.
-    private = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE", "DAGP_CACHE")
-    environment = {name: value for name, value in os.environ.items() if name not in private}
+    begun = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, json.dumps(job)],
-        env=environment | {"XDG_CACHE_HOME": home},
+        env=_environment(home),
         capture_output=True,
         text=True,
     )
+    whole = time.perf_counter() - begun
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return {"error": reason}
-    return json.loads(done.stdout.splitlines()[-1])
+    return {"process_s": whole} | json.loads(done.stdout.splitlines()[-1])
+
+
+def _environment(home: str) -> dict[str, str]:
+    # Cache settings of this process must not affect the measured ones.
+    private = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE", "DAGP_CACHE")
+    return {n: v for n, v in os.environ.items() if n not in private} | {"XDG_CACHE_HOME": home}
 
 
 def import_s(repeats: int) -> Summary:
@@ -56,17 +62,24 @@ def import_s(repeats: int) -> Summary:
 
 
 def first_fit(repeats: int) -> dict[str, Any]:
-    """Seconds of the demo's fit: empty cache, warm cache, and second fit in one process."""
-    found: dict[str, list[float]] = {"cold": [], "warm_cache": [], "same_process": []}
+    """Seconds of the demo's fit: empty cache, warm cache, second fit in one process; and of a whole
+    process with a warm cache, import included, from Python and as `dagp demo`."""
+    names = "cold", "warm_cache", "same_process", "warm_process", "warm_command"
+    found: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(repeats):
         with cache_home() as home:
             first, second = (run_job(home, do="fit_demo", times=times) for times in (2, 1))
+            command = [sys.executable, "-m", "dagp", "demo", "-o", os.path.join(home, "demo")]
+            found["warm_command"].append(
+                seconds(lambda: subprocess.check_output(command, env=_environment(home)))  # noqa: B023
+            )
         for row in (first, second):
             if "error" in row:
                 return {"skipped": row["error"]}
         found["cold"].append(first["seconds"][0])
         found["warm_cache"].append(second["seconds"][0])
         found["same_process"].append(first["seconds"][1])
+        found["warm_process"].append(second["process_s"])
     return {name: summary(values, "s") for name, values in found.items()}
 
 
@@ -115,5 +128,6 @@ def memory(rows: int, batch: int | None, inducing: int, max_iter: int) -> dict[s
         found = run_job(home, do="memory", **settings)
     if "error" in found:
         return settings | {"skipped": found["error"]}
+    found.pop("process_s")
     taken = {"seconds": round(found.pop("seconds"), 2)}
     return settings | {f"{name}_MiB": round(n / 2**20, 1) for name, n in found.items()} | taken
