@@ -70,6 +70,12 @@ def test_threads_compute_in_the_precision_of_their_caller(dtype):
     assert jnp.asarray(np.ones(1)).dtype == np.float32
 
 
+def test_threads_handle_errors_as_their_caller():
+    with np.errstate(divide="ignore"):
+        found = concurrently(lambda one: np.ones(1) / (one - one), [1.0, 2.0], 2)
+        assert [float(value[0]) for value in found] == [np.inf, np.inf]
+
+
 @pytest.fixture
 def eight_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)

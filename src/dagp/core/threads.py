@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 import jax
@@ -63,13 +64,17 @@ def concurrently(
 
     following = iter(items)
     pool = ThreadPoolExecutor(width, thread_name_prefix="dagp")
+
+    def submit(count: int) -> Iterator[Future[Found]]:
+        for item in itertools.islice(following, count):
+            # With context variables of the caller, such as NumPy's handling of errors.
+            yield pool.submit(copy_context().run, call, item)
+
     try:
-        ahead: deque[Future[Found]] = deque(
-            pool.submit(call, item) for item in itertools.islice(following, width)
-        )
+        ahead = deque(submit(width))
         while ahead:
             found = ahead.popleft().result()
-            ahead.extend(pool.submit(call, item) for item in itertools.islice(following, 1))
+            ahead.extend(submit(1))
             yield found
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
