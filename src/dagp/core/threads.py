@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -19,6 +19,7 @@ from dagp.core.sharding import has_mesh
 
 MOST = 8
 """Most threads of one fit: there are about as many independent computations at a time."""
+_flags: Any = jax.config
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
@@ -30,7 +31,7 @@ def free_cores() -> int:
     One on accelerators, where programs run one after the other, and on several devices, whose
     workers must compute in the same order.
     """
-    if jax.default_backend() != "cpu" or has_mesh() or jax.config.jax_default_device is not None:
+    if jax.default_backend() != "cpu" or has_mesh() or _flags.jax_default_device is not None:
         return 1
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
@@ -55,7 +56,7 @@ def concurrently(
     if width <= 1:
         yield from map(function, items)
         return
-    dtype = "float64" if jax.config.jax_enable_x64 else "float32"
+    dtype = "float64" if _flags.jax_enable_x64 else "float32"
 
     def call(item: Item) -> Found:
         # JAX's settings belong to a thread.
