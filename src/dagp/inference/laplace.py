@@ -33,8 +33,12 @@ SETTLE, SETTLE_BEST = 10, 60
 """Natural-gradient steps after a change of hyperparameters, and at the optimum."""
 DIFFERENCE = 0.05
 """Change of a hyperparameter in differences of gradients."""
-EVALUATIONS = 15
-"""Most of the profiled ELBO, to find its optimum under vague priors."""
+EVALUATIONS = 8
+"""Most Newton steps to the optimum under vague priors."""
+LONGEST = 1.5
+"""Largest change of a hyperparameter in one of them."""
+FAR = 0.5
+"""Change of a hyperparameter from which the curvature is computed again."""
 NEAR = 0.01
 """Gain of the profiled ELBO below which the optimum is reached."""
 LOST = 1.0
@@ -128,15 +132,15 @@ def _is_inducing(path: tuple[Any, ...]) -> bool:
 
 @program
 @gc_paused()
-def _slope(model: DataAssociation, batch: Batch) -> tuple[Scalar, Any]:
-    """The ELBO and its derivatives by the hyperparameters, every q held fixed."""
+def _slope(model: DataAssociation, batch: Batch) -> Any:
+    """Derivatives of the ELBO by the hyperparameters, every q held fixed."""
     moving, rest = eqx.partition(model, _mask(model))
 
     def value(moving: Any) -> Scalar:
         whole = eqx.combine(moving, rest)
         return collapsed_elbo(whole, whole.project(batch.X), batch).value
 
-    return jax.value_and_grad(value)(moving)
+    return jax.grad(value)(moving)
 
 
 class Point(NamedTuple):
@@ -162,6 +166,22 @@ class Laplace(NamedTuple):
         return self.layout.placed(self.best.state.model, stds)
 
 
+def settled_at(
+    layout: Layout,
+    model: DataAssociation,
+    batch: Batch,
+    given: PerProcess,
+    values: Vector,
+    steps: int = SETTLE,
+) -> tuple[State, float]:
+    """The model with every q settled at some hyperparameters, from `given` responsibilities, and
+    its profiled ELBO with vague priors."""
+    placed = layout.placed(model, values)
+    state, bound, _ = refine_q(placed, batch, given, StepRange(1, 1 + steps))
+    away = values - layout.centre
+    return state, float(bound.value) - 0.5 * float(layout.precision @ away**2)
+
+
 def profiled(
     layout: Layout,
     model: DataAssociation,
@@ -170,13 +190,10 @@ def profiled(
     values: Vector,
     steps: int = SETTLE,
 ) -> Point:
-    """The profiled ELBO at some hyperparameters, from `given` responsibilities."""
-    placed = layout.placed(model, values)
-    state, _, _ = refine_q(placed, batch, given, StepRange(1, 1 + steps))
-    bound, gradient = _slope(state.model, batch)
-    away = values - layout.centre
-    value = float(bound) - 0.5 * float(layout.precision @ away**2)
-    return Point(values, value, layout.gathered(gradient) - layout.precision * away, state)
+    """The profiled ELBO at some hyperparameters, and its gradient."""
+    state, value = settled_at(layout, model, batch, given, values, steps)
+    gradient = layout.gathered(_slope(state.model, batch))
+    return Point(values, value, gradient - layout.precision * (values - layout.centre), state)
 
 
 def displaced(layout: Layout, best: Point, batch: Batch, step: Vector) -> Point:
@@ -185,36 +202,50 @@ def displaced(layout: Layout, best: Point, batch: Batch, step: Vector) -> Point:
     return profiled(layout, model, batch, given, best.values + step)
 
 
-def optimum(layout: Layout, begun: Point, batch: Batch, evaluations: int = EVALUATIONS) -> Point:
-    """The best point that L-BFGS finds."""
-    # Imported here, because it takes long and most fits do without.
-    from scipy.optimize import minimize
+def curvature_at(layout: Layout, best: Point, batch: Batch) -> Float[np.ndarray, "H H"]:
+    """Negative second derivatives of the profiled ELBO, by differences of gradients."""
+    size = len(layout.values)
+    found = np.zeros((size, size))
+    for i, step in enumerate(DIFFERENCE * np.eye(size)):
+        moved = displaced(layout, best, batch, step).gradient
+        found[i] = (best.gradient - moved) / DIFFERENCE
+    return np.nan_to_num((found + found.T) / 2)
 
-    best = begun
 
-    def negative(values: Vector) -> tuple[float, Vector]:
-        nonlocal best
-        model, given = best.state.model, best.state.responsibilities
-        point = profiled(layout, model, batch, given, values)
-        if not (np.isfinite(point.value) and np.all(np.isfinite(point.gradient))):
-            # Worse than anything before: the line search shortens its step.
-            return 1e10, np.zeros_like(values)
-        if point.value > best.value:
+def bounded(curvature: Float[np.ndarray, "H H"]) -> tuple[Vector, Float[np.ndarray, "H H"]]:
+    """Its eigenvalues and vectors: no direction is more uncertain than the vague prior."""
+    scale, vectors = np.linalg.eigh(curvature)
+    return np.maximum(scale, VAGUE**-2), vectors
+
+
+def optimum(
+    layout: Layout, begun: Point, batch: Batch, curvature: Float[np.ndarray, "H H"]
+) -> tuple[Point, Float[np.ndarray, "H H"]]:
+    """The best point of a few Newton steps, and the curvature with what they tell about it.
+
+    Training has found the optimum without vague priors, and these are quadratic: where they matter
+    most, in directions the data say little about, Newton steps are nearly exact.
+    """
+    best, longest = begun, LONGEST
+    for _ in range(EVALUATIONS):
+        scale, vectors = bounded(curvature)
+        step = vectors @ ((best.gradient @ vectors) / scale)
+        if best.gradient @ step < 2 * NEAR:
+            break
+        step *= min(1.0, longest / np.max(np.abs(step)))
+        point = displaced(layout, best, batch, step)
+        finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
+        if finite:
+            # The symmetric correction of rank one that agrees with the difference of gradients.
+            wrong = best.gradient - point.gradient - curvature @ step
+            along = float(wrong @ step)
+            if abs(along) > 1e-8 * np.linalg.norm(wrong) * np.linalg.norm(step):
+                curvature = curvature + np.outer(wrong, wrong) / along
+        if finite and point.value > best.value:
             best = point
-        return -point.value, -point.gradient
-
-    minimize(
-        negative,
-        begun.values,
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxfun": evaluations,
-            "maxcor": 20,
-            "ftol": NEAR / max(abs(begun.value), 1.0),
-        },
-    )
-    return best
+        else:
+            longest = 0.3 * float(np.max(np.abs(step)))
+    return best, curvature
 
 
 def laplace(state: State, bound: float, batch: Batch) -> Laplace | None:
@@ -226,21 +257,16 @@ def laplace(state: State, bound: float, batch: Batch) -> Laplace | None:
     layout = Layout.of(state.model)
     if not len(layout.values):
         return None
-    begun = profiled(layout, state.model, batch, state.responsibilities, layout.values)
+    given = state.responsibilities
+    begun = profiled(layout, state.model, batch, given, layout.values, SETTLE_BEST)
     away = layout.values - layout.centre
     lost = bound - (begun.value + 0.5 * float(layout.precision @ away**2))
     if not (lost < LOST and np.all(np.isfinite(begun.gradient))):
         return None
-    best = optimum(layout, begun, batch)
-    given = best.state.responsibilities
-    best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_BEST)
-    curvature = np.zeros((len(layout.values), len(layout.values)))
-    for i, step in enumerate(DIFFERENCE * np.eye(len(layout.values))):
-        moved = displaced(layout, best, batch, step).gradient
-        curvature[i] = (best.gradient - moved) / DIFFERENCE
-    curvature = np.nan_to_num((curvature + curvature.T) / 2)
-    scale, vectors = np.linalg.eigh(curvature)
-    # No direction is more uncertain than the vague prior.
-    scale = np.maximum(scale, VAGUE**-2)
-    directions = vectors / np.sqrt(scale)
-    return Laplace(layout, best, directions)
+    best, curvature = optimum(layout, begun, batch, curvature_at(layout, begun, batch))
+    if np.max(np.abs(best.values - begun.values)) > FAR:
+        given = best.state.responsibilities
+        best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_BEST)
+        best, curvature = optimum(layout, best, batch, curvature_at(layout, best, batch))
+    scale, vectors = bounded(curvature)
+    return Laplace(layout, best, vectors / np.sqrt(scale))
