@@ -1,6 +1,6 @@
 """Our posterior of the assignments beside one that is exact in the limit, on small data.
 
-    python benchmarks/gold_standard.py --seeds 20 --first 100 --jobs 1 -o results/gold_standard
+    python benchmarks/gold_standard.py --seeds 20 --first 100 --jobs 1 -o results/calibration
 
 Up to 60 points of two or three functions, drawn from the model (`prior_draws.py`), with known
 hyperparameters. The sampler integrates the functions out. It updates single assignments (collapsed
@@ -13,7 +13,9 @@ tv_chains      the same between the two chains
 log_std        mean log ratio of our band's standard deviation to the sampler's, at own points
 own_95%        share of a function's own new points in our band, `sampled_95%` in the sampler's
 
-Rows already in ``<out>/draws.csv`` are not computed again. Seeds below 100 are for tuning.
+Hyperparameters are known, so ``posterior="averaged"`` has nothing to average over and is the same.
+Rows already in ``<out>/gold_standard.csv`` are not computed again; a table of all of them is written
+to ``<out>/gold_standard.md``. Seeds below 100 are for tuning.
 """
 
 import argparse
@@ -273,7 +275,7 @@ def compare(seed: int) -> dict[str, Any]:
 def compute(seeds: Iterable[int], jobs: int, out: Path) -> list[dict[str, Any]]:
     """Compare the missing draws, and write the rows after each."""
     out.mkdir(parents=True, exist_ok=True)
-    rows = read(out / "draws.csv")
+    rows = read(out / "gold_standard.csv")
     known = {int(row["seed"]) for row in rows}
     if jobs > 1:
         # Read by the workers at start: one computing thread each.
@@ -281,9 +283,44 @@ def compute(seeds: Iterable[int], jobs: int, out: Path) -> list[dict[str, Any]]:
     # loky starts fresh interpreters: a process forked after JAX has started hangs.
     pool: Any = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
     for row in pool(delayed(compare)(seed) for seed in seeds if seed not in known):
-        write(rows := [*rows, row], out / "draws.csv")
+        write(rows := [*rows, row], out / "gold_standard.csv")
         print(*(f"{k}={v:.3f}" if isinstance(v, float) else v for k, v in row.items()), flush=True)
     return rows
+
+
+WORDS = {
+    "tv": "co-assignment probabilities, ours against the sampler: mean difference",
+    "tv_chains": "… one chain against the other",
+    "log_std": "log ratio of our band's standard deviation to the sampler's, own points",
+    "own_95%": "truth in our 95 % band, own points",
+    "sampled_95%": "… in the sampler's",
+}
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    """A table of means, with standard errors over draws."""
+    groups = {"all": rows} | {
+        name: [row for row in rows if row["structure"] == name]
+        for name in sorted({row["structure"] for row in rows})
+    }
+    lines = [
+        "# Assignments beside an exact sampler",
+        "",
+        f"{SIZE} points, known hyperparameters; means over draws with standard errors, made by",
+        "`python benchmarks/gold_standard.py --seeds 20 --first 100 -o results/calibration`.",
+        "",
+        "| | " + " | ".join(f"{name} ({len(some)} draws)" for name, some in groups.items()) + " |",
+        "|---|" + "---|" * len(groups),
+    ]
+    for key, words in WORDS.items():
+        cells = (_mean([float(row[key]) for row in some]) for some in groups.values())
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(values: list[float]) -> str:
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{np.mean(values):.3f} ± {error:.3f}"
 
 
 def main() -> None:
@@ -291,14 +328,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=FIRST_SEED)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("-o", "--out", type=Path, default=Path("results/gold_standard"))
+    parser.add_argument("-o", "--out", type=Path, default=Path("results/calibration"))
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
-    rows = compute(seeds, options.jobs, options.out)
-    for name in ("tv", "tv_chains", "log_std", "own_95%", "sampled_95%"):
-        values = np.array([float(row[name]) for row in rows])
-        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-        print(f"{name}: {values.mean():.3f} ± {error:.3f}")
+    text = report(compute(seeds, options.jobs, options.out))
+    (options.out / "gold_standard.md").write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":
