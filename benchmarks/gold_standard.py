@@ -14,8 +14,8 @@ log_std        mean log ratio of our band's standard deviation to the sampler's,
 own_95%        share of a function's own new points in our band, `sampled_95%` in the sampler's
 
 Hyperparameters are known, so ``posterior="averaged"`` has nothing to average over and is the same.
-Rows already in ``<out>/gold_standard.csv`` are not computed again; a table of all of them is written
-to ``<out>/gold_standard.md``. Seeds below 100 are for tuning.
+Rows already in ``<out>/gold_standard.csv`` are not computed again; a table of all of them is
+written to ``<out>/gold_standard.md``. Seeds below 100 are for tuning.
 """
 
 import argparse

@@ -20,7 +20,7 @@ import numpy as np
 from dagp.core.gc import gc_paused
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
-from dagp.core.typing import Float, PerProcess, Scalar
+from dagp.core.typing import Bool, Float, PerProcess, Scalar
 from dagp.inference.elbo import collapsed_elbo
 from dagp.inference.train import State, StepRange, refine_q
 from dagp.model.association import Batch, DataAssociation
@@ -29,8 +29,8 @@ from dagp.model.parameters import Parameter, is_parameter, trainable
 VAGUE = 1.5
 """Standard deviation of the logarithm of a hyperparameter that has no prior, around one
 standardised unit: within a factor of four and a half of the spread of the data."""
-SETTLE, SETTLE_BEST = 10, 60
-"""Natural-gradient steps after a change of hyperparameters, and at the optimum."""
+SETTLE, SETTLE_FAR = 10, 60
+"""Natural-gradient steps after a change of hyperparameters, and after a large one."""
 DIFFERENCE = 0.05
 """Change of a hyperparameter in differences of gradients."""
 EVALUATIONS = 8
@@ -38,7 +38,7 @@ EVALUATIONS = 8
 LONGEST = 1.5
 """Largest change of a hyperparameter in one of them."""
 FAR = 0.5
-"""Change of a hyperparameter from which the curvature is computed again."""
+"""Change of a hyperparameter of a function from which the curvature is computed again."""
 NEAR = 0.01
 """Gain of the profiled ELBO below which the optimum is reached."""
 LOST = 1.0
@@ -57,6 +57,8 @@ class Layout(NamedTuple):
     """Of their vague priors; precision 0 where there is another prior."""
     entries: tuple[Any, ...]
     """For every trained leaf, the index of each of its numbers in the vector."""
+    of_functions: Bool[np.ndarray, " H"]
+    """Which belong to a process with a function; the others to gate and clutter."""
 
     @staticmethod
     def of(model: DataAssociation) -> "Layout":
@@ -75,16 +77,16 @@ class Layout(NamedTuple):
                 known = count + np.arange(int(np.prod(own))).reshape(own)
                 count += known.size
                 raw = to_host(node.raw) if node.tie is None else to_host(node.raw)[0]
-                parts.append(_described(node, raw, own))
+                parts.append((*_described(node, raw, own), _of_function(model, path, known)))
                 if node.tie is not None:
                     ties[node.tie] = known
             entries.append(np.broadcast_to(known, shape))
-        values, centre, precision = (
+        values, centre, precision, of_functions = (
             (np.concatenate([np.zeros(0), *column]) for column in zip(*parts, strict=True))
             if parts
-            else np.zeros((3, 0))
+            else np.zeros((4, 0))
         )
-        return Layout(values, centre, precision, tuple(entries))
+        return Layout(values, centre, precision, tuple(entries), of_functions > 0)
 
     def placed(self, model: DataAssociation, values: Vector) -> DataAssociation:
         """The model with these hyperparameters."""
@@ -115,6 +117,12 @@ def _described(node: Parameter, raw: np.ndarray, shape: tuple[int, ...]) -> tupl
     centre = np.broadcast_to(unit, shape).ravel() if positive else values
     precision = np.full(len(values), VAGUE**-2 if node.prior is None else 0.0)
     return values, np.asarray(centre, np.float64), precision
+
+
+def _of_function(model: DataAssociation, path: tuple[Any, ...], like: np.ndarray) -> np.ndarray:
+    """1 for every number of a parameter of a process with a function, otherwise 0."""
+    inside = path[0].name == "groups" and model.groups[path[1].idx].function is not None
+    return np.full(like.size, float(inside))
 
 
 def _mask(model: DataAssociation) -> Any:
@@ -157,13 +165,23 @@ class Laplace(NamedTuple):
 
     layout: Layout
     best: Point
-    directions: Float[np.ndarray, "H H"]
-    """Columns: independent directions, one standard deviation long."""
+    covariance: Float[np.ndarray, "H H"]
 
     def stds(self) -> DataAssociation:
         """The model with the standard deviation of every hyperparameter in its place."""
-        stds = np.sqrt(np.sum(self.directions**2, axis=1))
+        stds = np.sqrt(np.diagonal(self.covariance))
         return self.layout.placed(self.best.state.model, stds)
+
+    def directions(self) -> Float[np.ndarray, "H F"]:
+        """Columns: independent directions of the hyperparameters of functions, one standard
+        deviation long; those of gate and clutter follow as they are correlated.
+
+        What remains uncertain of gate and clutter when functions are held fixed changes functions
+        through responsibilities only, for which linear response accounts.
+        """
+        own = self.layout.of_functions
+        variances, vectors = np.linalg.eigh(self.covariance[np.ix_(own, own)])
+        return self.covariance[:, own] @ (vectors / np.sqrt(variances))
 
 
 def settled_at(
@@ -257,16 +275,16 @@ def laplace(state: State, bound: float, batch: Batch) -> Laplace | None:
     layout = Layout.of(state.model)
     if not len(layout.values):
         return None
-    given = state.responsibilities
-    begun = profiled(layout, state.model, batch, given, layout.values, SETTLE_BEST)
+    begun = profiled(layout, state.model, batch, state.responsibilities, layout.values)
     away = layout.values - layout.centre
     lost = bound - (begun.value + 0.5 * float(layout.precision @ away**2))
     if not (lost < LOST and np.all(np.isfinite(begun.gradient))):
         return None
     best, curvature = optimum(layout, begun, batch, curvature_at(layout, begun, batch))
-    if np.max(np.abs(best.values - begun.values)) > FAR:
+    changed = np.abs(best.values - begun.values)[layout.of_functions]
+    if np.max(changed, initial=0.0) > FAR:
         given = best.state.responsibilities
-        best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_BEST)
+        best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_FAR)
         best, curvature = optimum(layout, best, batch, curvature_at(layout, best, batch))
     scale, vectors = bounded(curvature)
-    return Laplace(layout, best, vectors / np.sqrt(scale))
+    return Laplace(layout, best, (vectors / scale) @ vectors.T)

@@ -146,7 +146,7 @@ def _variance_between(found: Laplace, batch: Batch) -> list[Float[np.ndarray, "G
 def _settings(found: Laplace, batch: Batch) -> Iterator[tuple[float, DataAssociation]]:
     """Models to either side of the best in every direction, and their weights."""
     best, given = found.best, found.best.state.responsibilities
-    for direction in REACH * found.directions.T:
+    for direction in REACH * found.directions().T:
         for values in (best.values + direction, best.values - direction):
             state, value = settled_at(found.layout, best.state.model, batch, given, values)
             if not np.isfinite(value):
