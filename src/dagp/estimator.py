@@ -58,7 +58,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     posterior : {"best", "averaged"}, default="best"
         ``"best"`` takes the best hyperparameters as known; ``"averaged"`` averages functions over
         uncertain ones, with a vague prior where they have none: bands are wider, and fits take 1.2
-        times as long. Fits in minibatches or with more than 200 inducing points, and functions or
+        to 1.6 times as long. Fits in minibatches or with more than 200 inducing points, and functions or
         gates of several layers, have the best ones, and a warning says so; so do updates by
         `partial_fit`, without one.
     n_init : int, default=8
