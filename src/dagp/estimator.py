@@ -58,9 +58,9 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     posterior : {"best", "averaged"}, default="best"
         ``"best"`` takes the best hyperparameters as known; ``"averaged"`` averages functions over
         uncertain ones, with a vague prior where they have none: bands are wider, and fits take 1.2
-        to 1.6 times as long. Fits in minibatches or with more than 200 inducing points, and functions or
-        gates of several layers, have the best ones, and a warning says so; so do updates by
-        `partial_fit`, without one.
+        to 1.6 times as long. Fits in minibatches or with more than 200 inducing points, and
+        functions or gates of several layers, have the best ones, and a warning says so; so do
+        updates by `partial_fit`, without one.
     n_init : int, default=8
         Number of starts, compared by successive halving on the ELBO.
     max_iter : int, default=1000
