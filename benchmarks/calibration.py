@@ -20,6 +20,8 @@ fit as known, to see what averaging over them changes:
 
     python benchmarks/calibration.py --posterior best --fits fitted --jobs 1 -o results/best
     python benchmarks/calibration.py --compare results/best -o results/calibration
+
+``--several-inputs`` draws functions of two and three inputs only.
 """
 
 import argparse
@@ -34,7 +36,7 @@ from typing import Any
 import numpy as np
 from calibration_report import report
 from joblib import Parallel, delayed
-from prior_draws import Draw, Part, draw
+from prior_draws import SEVERAL_INPUTS, STRUCTURES, Draw, Part, Structure, draw
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import kstest, norm
 
@@ -173,11 +175,14 @@ def score(model: DAGP, data: Draw) -> tuple[Row, list[Row]]:
 
 
 def run(
-    seed: int, names: tuple[str, ...] = (), posterior: str = "best"
+    seed: int,
+    names: tuple[str, ...] = (),
+    posterior: str = "best",
+    structures: tuple[Structure, ...] = STRUCTURES,
 ) -> tuple[list[Row], list[Row]]:
     """All fits of one draw."""
     warnings.simplefilter("ignore")  # Warnings about single fits: every fit is scored.
-    data = draw(seed)
+    data = draw(seed, structures=structures)
     head = {"seed": seed, "structure": str(data.structure), "n": len(data.train.y)}
     rows, histograms = [], []
     for name, fit in fits(data, seed, posterior):
@@ -252,6 +257,7 @@ def compute(
     out: Path,
     names: tuple[str, ...] = (),
     posterior: str = "best",
+    structures: tuple[Structure, ...] = STRUCTURES,
 ) -> None:
     """Fit the missing draws, and write the results after each."""
     out.mkdir(parents=True, exist_ok=True)
@@ -265,7 +271,7 @@ def compute(
         os.environ["NPROC"] = "1"
     # loky starts fresh interpreters: a process forked after JAX has started hangs.
     pool: Any = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
-    for more, some in pool(delayed(run)(seed, names, posterior) for seed in missing):
+    for more, some in pool(delayed(run)(seed, names, posterior, structures) for seed in missing):
         # The bins of a draw keep their seed until its rows are written; see above.
         write(histograms + some, out / "bins.csv")
         write(rows := rows + more, out / "draws.csv")
@@ -288,6 +294,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, default=Path("results/calibration"))
     parser.add_argument("--posterior", choices=("averaged", "best"), default="best")
     parser.add_argument("--fits", nargs="*", default=[], help="some of the four; default all")
+    parser.add_argument("--several-inputs", action="store_true", help="two and three inputs only")
     parser.add_argument("--compare", type=Path, help="folder of other results; no fits")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
@@ -296,7 +303,9 @@ def main() -> None:
     elif options.report:
         report(read(options.out / "draws.csv"), read(options.out / "bins.csv"), options.out)
     else:
-        compute(seeds, options.jobs, options.out, tuple(options.fits), options.posterior)
+        structures = SEVERAL_INPUTS if options.several_inputs else STRUCTURES
+        names = tuple(options.fits)
+        compute(seeds, options.jobs, options.out, names, options.posterior, structures)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ defined here.
 
 | quantity | density |
 |---|---|
-| inputs | uniform on the unit interval or square |
-| length scales, functions | log-normal, median 0.2 (two inputs: 0.35), log-std 0.5 |
+| inputs | uniform on the unit interval, square or cube |
+| length scales, functions | log-normal, median 0.2 (two inputs: 0.35, three: 0.5), log-std 0.5 |
 | variance, functions | log-normal, median 1, log-std 1 |
 | noise std / spread of the data | the library's: log-normal, median 0.1, log-std 2, below one |
-| length scales, gate | log-normal, median 0.3 (two inputs: 0.5), log-std 0.5 |
+| length scales, gate | log-normal, median 0.3 (two inputs: 0.5, three: 0.7), log-std 0.5 |
 | variance, gate | the library's: log-normal, median 4, log-std 1 |
 | clutter | normal or uniform (even odds), mean normal(0, 0.5), std log-normal(1.5, 0.5) |
 """
@@ -30,8 +30,8 @@ SIZES = (250, 380)
 """Training points: few sizes, because each one is compiled."""
 TEST_POINTS = 300
 _JITTER = 1e-9
-_FUNCTION_LENGTHS = {1: 0.2, 2: 0.35}
-_GATE_LENGTHS = {1: 0.3, 2: 0.5}
+_FUNCTION_LENGTHS = {1: 0.2, 2: 0.35, 3: 0.5}
+_GATE_LENGTHS = {1: 0.3, 2: 0.5, 3: 0.7}
 
 
 class Structure(NamedTuple):
@@ -49,7 +49,7 @@ class Structure(NamedTuple):
     def __str__(self) -> str:
         words = [f"{self.functions} GP{'s' if self.functions > 1 else ''}"]
         words += ["Noise"] if self.clutter else []
-        return " + ".join(words) + (", 2 inputs" if self.inputs == 2 else "")
+        return " + ".join(words) + (f", {self.inputs} inputs" if self.inputs > 1 else "")
 
 
 STRUCTURES = (
@@ -62,6 +62,13 @@ STRUCTURES = (
     Structure(1, True, 2),
     Structure(2, False, 2),
 )
+SEVERAL_INPUTS = (
+    Structure(1, True, 2),
+    Structure(1, True, 3),
+    Structure(2, False, 2),
+    Structure(2, False, 3),
+)
+"""Structures of draws with two and three inputs alone."""
 
 
 class Smooth(NamedTuple):
@@ -149,10 +156,15 @@ class Draw(NamedTuple):
         return DAGP(processes=processes)
 
 
-def draw(seed: int, structure: Structure | None = None, size: int | None = None) -> Draw:
+def draw(
+    seed: int,
+    structure: Structure | None = None,
+    size: int | None = None,
+    structures: tuple[Structure, ...] = STRUCTURES,
+) -> Draw:
     """Draw a data set; structures alternate with the seed."""
     rng = np.random.default_rng([seed, 2718])
-    structure = structure or STRUCTURES[seed % len(STRUCTURES)]
+    structure = structure or structures[seed % len(structures)]
     size = size or int(rng.choice(SIZES))
     X = rng.uniform(size=(size + TEST_POINTS, structure.inputs))
     functions = tuple(_smooth(_FUNCTION_LENGTHS, 1.0, structure, rng) for _ in range(structure[0]))

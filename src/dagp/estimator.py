@@ -57,9 +57,10 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         with sampled relaxed assignments, whose settings are a `Concrete`.
     posterior : {"best", "averaged"}, default="best"
         ``"best"`` takes the best hyperparameters as known; ``"averaged"`` averages functions over
-        uncertain ones, with a vague prior where they have none: bands are wider, and fits take 1.3
-        to 1.6 times as long. Fits in minibatches or with more than 200 inducing points, functions
-        or gates of several layers, and updates by `partial_fit` always have the best ones.
+        uncertain ones, with a vague prior where they have none: bands are wider, and fits take 1.2
+        to 1.6 times as long. Fits in minibatches or with more than 200 inducing points, and
+        functions or gates of several layers, have the best ones, and a warning says so; so do
+        updates by `partial_fit`, without one.
     n_init : int, default=8
         Number of starts, compared by successive halving on the ELBO.
     max_iter : int, default=1000

@@ -25,7 +25,7 @@ from dagp.inference.run_log import RunLog
 from dagp.inference.standardize import Prepared, Sample
 from dagp.inference.train import Result, no_callback
 from dagp.model.association import Batch
-from dagp.predict.averaging import averaged
+from dagp.predict.averaging import Averaged, averaged, nothing_to_average, why_not
 from dagp.predict.posterior import Posterior
 from dagp.predict.process import fitted_process
 from dagp.predict.widening import widened
@@ -261,6 +261,29 @@ def _previous(
     return None
 
 
+def _average(
+    trained: Posterior, result: Result, sample: Sample, batch: Batch | None
+) -> Averaged | None:
+    """The average over hyperparameters; a warning says why there is none."""
+    if nothing_to_average(trained.model):
+        return None
+    reason, average = why_not(trained.model), None
+    if batch is None:
+        reason = "the rows were trained on in minibatches"
+    elif result.status == "stopped":
+        reason = "the fit was stopped"
+    elif reason is None:
+        average = averaged(trained, result, sample, batch)
+        if average is None:
+            reason = "functions do not settle at other hyperparameters"
+    if reason is not None:
+        warn(
+            f'posterior="averaged" does not apply, because {reason}; '
+            "the best hyperparameters are taken as known.",
+        )
+    return average
+
+
 def _read_off(
     estimator: "DAGP",
     given: GivenRows,
@@ -272,9 +295,7 @@ def _read_off(
     """Set the fitted attributes that depend on the solution alone."""
     rows, units = data.rows, data.units
     trained = Posterior(jax.tree.map(np.asarray, result.state.model), units, estimator.dtype)
-    average = None
-    if kind == "averaged" and batch is not None and result.status != "stopped":
-        average = averaged(trained, result, data.sample, batch)
+    average = _average(trained, result, data.sample, batch) if kind == "averaged" else None
     if average is None:
         posterior = widened(trained, data.sample, batch)
         found = to_host(result.state.responsibilities).astype(np.float64)

@@ -17,7 +17,7 @@ __all__ = ["check"]
 
 SPEAKS = (Path(dagp.__file__).parent, "sklearn/utils/validation.py")
 """Who may refuse data."""
-WORDS = ("inducing=", "needed a jitter", "warm_start: ")
+WORDS = ("inducing=", "needed a jitter", "warm_start: ", "does not apply, because")
 """Of the plain warnings that a fit may give."""
 FAR = (1e3, 1e9)
 """How far from the data, in units of their extent, predictions are asked for."""

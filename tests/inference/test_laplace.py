@@ -6,7 +6,7 @@ import pytest
 from reference import batch, build, curve, differences, exact_gp, squared_exponential
 
 from dagp import GP, Noise, fixed, parameter
-from dagp.inference.laplace import VAGUE, Layout, laplace, optimum, profiled
+from dagp.inference.laplace import VAGUE, Layout, curvature_at, laplace, optimum, profiled
 from dagp.inference.train import StepRange, refine_q
 from dagp.kernels import SquaredExponential
 
@@ -31,6 +31,8 @@ def test_gradient_with_every_q_at_its_optimum():
     y[::4] += 1.5
     state, data = trained([GP(), Noise(0.5, std=1.0)], X, y)
     layout = Layout.of(state.model)
+    # Length scale, variance and noise of the function; the others belong to clutter and gate.
+    assert np.sum(layout.of_functions) == 3 < len(layout.values)
 
     def at(values):
         return profiled(layout, state.model, data, state.responsibilities, values, STEPS)
@@ -63,7 +65,8 @@ def test_one_gp_has_the_curvature_of_its_exact_evidence():
         differences(lambda v, i=i: differences(lambda w: log_posterior(w, X, y), v, 1e-3)[i], best)
         for i in range(3)
     ])  # fmt: skip
-    covariance = found.directions @ found.directions.T
+    covariance = found.covariance
+    np.testing.assert_allclose(found.directions() @ found.directions().T, covariance, atol=1e-9)
     # How far the optimum is above, by the quadratic approximation.
     assert 0.5 * slope @ covariance @ slope < 0.05
     np.testing.assert_allclose(covariance, np.linalg.inv(curvature), rtol=0.1, atol=0.01)
@@ -78,7 +81,7 @@ def test_optimum_does_not_run_away():
     state, data = trained([GP(SquaredExponential(lengthscale=40.0))], X, rng.normal(size=(15, 1)))
     layout = Layout.of(state.model)
     begun = profiled(layout, state.model, data, state.responsibilities, layout.values)
-    best = optimum(layout, begun, data)
+    best, _ = optimum(layout, begun, data, curvature_at(layout, begun, data))
     assert best.value > begun.value
     assert np.all(np.abs(best.values - layout.centre)[:2] < 2 * VAGUE)
 
@@ -108,6 +111,7 @@ def test_tied_parameters_are_one_and_frozen_ones_none():
     state, _ = trained([prior(), prior()], X, y, gate="constant")
     layout = Layout.of(state.model)
     assert len(layout.values) == 3  # a length scale and two noise levels
+    assert np.all(layout.of_functions)
     moved = layout.placed(state.model, layout.values + np.arange(1.0, 4.0))
     lengths = np.asarray(moved.groups[0].latent.kernel.lengthscale.raw)
     assert np.all(lengths == lengths[0])

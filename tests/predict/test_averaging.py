@@ -131,18 +131,21 @@ def test_fits_continue_from_the_trained_model(separated):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "reason"),
     [
-        {"processes": [DeepGP(layers=2)]},
-        {"inference": "concrete"},
-        {"batch_size": 30},
+        ({"processes": [DeepGP(layers=2)]}, "must have one layer"),
+        ({"inference": "concrete"}, "collapsed inference"),
+        ({"batch_size": 30}, "in minibatches"),
+        ({"callbacks": [lambda progress: True]}, "the fit was stopped"),
     ],
-    ids=["deep", "concrete", "minibatch"],
+    ids=["deep", "concrete", "minibatch", "stopped"],
 )
-def test_where_it_does_not_apply_the_best_is_taken_as_known(settings):
+def test_where_it_does_not_apply_a_warning_says_so(settings, reason):
     X, y = few_points()
     quick = {"n_init": 1, "max_iter": 24, "tol": 1.0, "random_state": 0, "inducing": 5}
-    model = DAGP(1, **{**quick, **settings}).fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
+    model = DAGP(1, posterior="averaged", **{**quick, **settings})
+    with pytest.warns(UserWarning, match=f"does not apply, because .*{reason}"):
+        model.fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
     assert model.log_stds_ == [{}]
 
 
@@ -163,13 +166,16 @@ def test_an_average_that_is_not_finite_is_not_used(separated, monkeypatch):
 
     monkeypatch.setattr(averaging, "_variance_between", lost)
     model, data = separated
-    again = DAGP(**model.get_params(deep=False)).fit(data.X, data.y)
+    with pytest.warns(UserWarning, match="do not settle at other hyperparameters"):
+        again = DAGP(**model.get_params(deep=False)).fit(data.X, data.y)
     assert again.log_stds_ == [{}, {}]
     assert np.all(np.isfinite(again.predict(data.X, return_std=True)))
 
 
 def test_a_setting_far_better_than_the_approximation_says_has_a_bounded_weight(monkeypatch):
-    better = SimpleNamespace(value=1e6, state=SimpleNamespace(model=None))
-    monkeypatch.setattr(averaging, "displaced", lambda *given: better)
-    laplace = SimpleNamespace(best=SimpleNamespace(value=0.0), layout=None, directions=np.eye(1))
+    better = SimpleNamespace(model=None), 1e6
+    monkeypatch.setattr(averaging, "settled_at", lambda *given: better)
+    best = SimpleNamespace(value=0.0, values=np.zeros(1), state=SimpleNamespace(model=None))
+    best.state.responsibilities = None
+    laplace = SimpleNamespace(best=best, layout=None, directions=lambda: np.eye(1))
     assert [weight for weight, _ in _settings(laplace, None)] == pytest.approx([1 / 3, 1 / 3])

@@ -20,7 +20,7 @@ import numpy as np
 from dagp.core.gc import gc_paused
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
-from dagp.core.typing import Float, PerProcess, Scalar
+from dagp.core.typing import Bool, Float, PerProcess, Scalar
 from dagp.inference.elbo import collapsed_elbo
 from dagp.inference.train import State, StepRange, refine_q
 from dagp.model.association import Batch, DataAssociation
@@ -29,12 +29,16 @@ from dagp.model.parameters import Parameter, is_parameter, trainable
 VAGUE = 1.5
 """Standard deviation of the logarithm of a hyperparameter that has no prior, around one
 standardised unit: within a factor of four and a half of the spread of the data."""
-SETTLE, SETTLE_BEST = 10, 60
-"""Natural-gradient steps after a change of hyperparameters, and at the optimum."""
+SETTLE, SETTLE_FAR = 10, 60
+"""Natural-gradient steps after a change of hyperparameters, and after a large one."""
 DIFFERENCE = 0.05
 """Change of a hyperparameter in differences of gradients."""
-EVALUATIONS = 15
-"""Most of the profiled ELBO, to find its optimum under vague priors."""
+EVALUATIONS = 8
+"""Most Newton steps to the optimum under vague priors."""
+LONGEST = 1.5
+"""Largest change of a hyperparameter in one of them."""
+FAR = 0.5
+"""Change of a hyperparameter of a function from which the curvature is computed again."""
 NEAR = 0.01
 """Gain of the profiled ELBO below which the optimum is reached."""
 LOST = 1.0
@@ -53,6 +57,8 @@ class Layout(NamedTuple):
     """Of their vague priors; precision 0 where there is another prior."""
     entries: tuple[Any, ...]
     """For every trained leaf, the index of each of its numbers in the vector."""
+    of_functions: Bool[np.ndarray, " H"]
+    """Which belong to a process with a function; the others to gate and clutter."""
 
     @staticmethod
     def of(model: DataAssociation) -> "Layout":
@@ -71,16 +77,16 @@ class Layout(NamedTuple):
                 known = count + np.arange(int(np.prod(own))).reshape(own)
                 count += known.size
                 raw = to_host(node.raw) if node.tie is None else to_host(node.raw)[0]
-                parts.append(_described(node, raw, own))
+                parts.append((*_described(node, raw, own), _of_function(model, path, known)))
                 if node.tie is not None:
                     ties[node.tie] = known
             entries.append(np.broadcast_to(known, shape))
-        values, centre, precision = (
+        values, centre, precision, of_functions = (
             (np.concatenate([np.zeros(0), *column]) for column in zip(*parts, strict=True))
             if parts
-            else np.zeros((3, 0))
+            else np.zeros((4, 0))
         )
-        return Layout(values, centre, precision, tuple(entries))
+        return Layout(values, centre, precision, tuple(entries), of_functions > 0)
 
     def placed(self, model: DataAssociation, values: Vector) -> DataAssociation:
         """The model with these hyperparameters."""
@@ -113,6 +119,12 @@ def _described(node: Parameter, raw: np.ndarray, shape: tuple[int, ...]) -> tupl
     return values, np.asarray(centre, np.float64), precision
 
 
+def _of_function(model: DataAssociation, path: tuple[Any, ...], like: np.ndarray) -> np.ndarray:
+    """1 for every number of a parameter of a process with a function, otherwise 0."""
+    inside = path[0].name == "groups" and model.groups[path[1].idx].function is not None
+    return np.full(like.size, float(inside))
+
+
 def _mask(model: DataAssociation) -> Any:
     """As `trainable`, without inducing inputs, which are no part of the model."""
 
@@ -128,15 +140,15 @@ def _is_inducing(path: tuple[Any, ...]) -> bool:
 
 @program
 @gc_paused()
-def _slope(model: DataAssociation, batch: Batch) -> tuple[Scalar, Any]:
-    """The ELBO and its derivatives by the hyperparameters, every q held fixed."""
+def _slope(model: DataAssociation, batch: Batch) -> Any:
+    """Derivatives of the ELBO by the hyperparameters, every q held fixed."""
     moving, rest = eqx.partition(model, _mask(model))
 
     def value(moving: Any) -> Scalar:
         whole = eqx.combine(moving, rest)
         return collapsed_elbo(whole, whole.project(batch.X), batch).value
 
-    return jax.value_and_grad(value)(moving)
+    return jax.grad(value)(moving)
 
 
 class Point(NamedTuple):
@@ -153,13 +165,39 @@ class Laplace(NamedTuple):
 
     layout: Layout
     best: Point
-    directions: Float[np.ndarray, "H H"]
-    """Columns: independent directions, one standard deviation long."""
+    covariance: Float[np.ndarray, "H H"]
 
     def stds(self) -> DataAssociation:
         """The model with the standard deviation of every hyperparameter in its place."""
-        stds = np.sqrt(np.sum(self.directions**2, axis=1))
+        stds = np.sqrt(np.diagonal(self.covariance))
         return self.layout.placed(self.best.state.model, stds)
+
+    def directions(self) -> Float[np.ndarray, "H F"]:
+        """Columns: independent directions of the hyperparameters of functions, one standard
+        deviation long; those of gate and clutter follow as they are correlated.
+
+        What remains uncertain of gate and clutter when functions are held fixed changes functions
+        through responsibilities only, for which linear response accounts.
+        """
+        own = self.layout.of_functions
+        variances, vectors = np.linalg.eigh(self.covariance[np.ix_(own, own)])
+        return self.covariance[:, own] @ (vectors / np.sqrt(variances))
+
+
+def settled_at(
+    layout: Layout,
+    model: DataAssociation,
+    batch: Batch,
+    given: PerProcess,
+    values: Vector,
+    steps: int = SETTLE,
+) -> tuple[State, float]:
+    """The model with every q settled at some hyperparameters, from `given` responsibilities, and
+    its profiled ELBO with vague priors."""
+    placed = layout.placed(model, values)
+    state, bound, _ = refine_q(placed, batch, given, StepRange(1, 1 + steps))
+    away = values - layout.centre
+    return state, float(bound.value) - 0.5 * float(layout.precision @ away**2)
 
 
 def profiled(
@@ -170,13 +208,10 @@ def profiled(
     values: Vector,
     steps: int = SETTLE,
 ) -> Point:
-    """The profiled ELBO at some hyperparameters, from `given` responsibilities."""
-    placed = layout.placed(model, values)
-    state, _, _ = refine_q(placed, batch, given, StepRange(1, 1 + steps))
-    bound, gradient = _slope(state.model, batch)
-    away = values - layout.centre
-    value = float(bound) - 0.5 * float(layout.precision @ away**2)
-    return Point(values, value, layout.gathered(gradient) - layout.precision * away, state)
+    """The profiled ELBO at some hyperparameters, and its gradient."""
+    state, value = settled_at(layout, model, batch, given, values, steps)
+    gradient = layout.gathered(_slope(state.model, batch))
+    return Point(values, value, gradient - layout.precision * (values - layout.centre), state)
 
 
 def displaced(layout: Layout, best: Point, batch: Batch, step: Vector) -> Point:
@@ -185,36 +220,50 @@ def displaced(layout: Layout, best: Point, batch: Batch, step: Vector) -> Point:
     return profiled(layout, model, batch, given, best.values + step)
 
 
-def optimum(layout: Layout, begun: Point, batch: Batch, evaluations: int = EVALUATIONS) -> Point:
-    """The best point that L-BFGS finds."""
-    # Imported here, because it takes long and most fits do without.
-    from scipy.optimize import minimize
+def curvature_at(layout: Layout, best: Point, batch: Batch) -> Float[np.ndarray, "H H"]:
+    """Negative second derivatives of the profiled ELBO, by differences of gradients."""
+    size = len(layout.values)
+    found = np.zeros((size, size))
+    for i, step in enumerate(DIFFERENCE * np.eye(size)):
+        moved = displaced(layout, best, batch, step).gradient
+        found[i] = (best.gradient - moved) / DIFFERENCE
+    return np.nan_to_num((found + found.T) / 2)
 
-    best = begun
 
-    def negative(values: Vector) -> tuple[float, Vector]:
-        nonlocal best
-        model, given = best.state.model, best.state.responsibilities
-        point = profiled(layout, model, batch, given, values)
-        if not (np.isfinite(point.value) and np.all(np.isfinite(point.gradient))):
-            # Worse than anything before: the line search shortens its step.
-            return 1e10, np.zeros_like(values)
-        if point.value > best.value:
+def bounded(curvature: Float[np.ndarray, "H H"]) -> tuple[Vector, Float[np.ndarray, "H H"]]:
+    """Its eigenvalues and vectors: no direction is more uncertain than the vague prior."""
+    scale, vectors = np.linalg.eigh(curvature)
+    return np.maximum(scale, VAGUE**-2), vectors
+
+
+def optimum(
+    layout: Layout, begun: Point, batch: Batch, curvature: Float[np.ndarray, "H H"]
+) -> tuple[Point, Float[np.ndarray, "H H"]]:
+    """The best point of a few Newton steps, and the curvature with what they tell about it.
+
+    Training has found the optimum without vague priors, and these are quadratic: where they matter
+    most, in directions the data say little about, Newton steps are nearly exact.
+    """
+    best, longest = begun, LONGEST
+    for _ in range(EVALUATIONS):
+        scale, vectors = bounded(curvature)
+        step = vectors @ ((best.gradient @ vectors) / scale)
+        if best.gradient @ step < 2 * NEAR:
+            break
+        step *= min(1.0, longest / np.max(np.abs(step)))
+        point = displaced(layout, best, batch, step)
+        finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
+        if finite:
+            # The symmetric correction of rank one that agrees with the difference of gradients.
+            wrong = best.gradient - point.gradient - curvature @ step
+            along = float(wrong @ step)
+            if abs(along) > 1e-8 * np.linalg.norm(wrong) * np.linalg.norm(step):
+                curvature = curvature + np.outer(wrong, wrong) / along
+        if finite and point.value > best.value:
             best = point
-        return -point.value, -point.gradient
-
-    minimize(
-        negative,
-        begun.values,
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxfun": evaluations,
-            "maxcor": 20,
-            "ftol": NEAR / max(abs(begun.value), 1.0),
-        },
-    )
-    return best
+        else:
+            longest = 0.3 * float(np.max(np.abs(step)))
+    return best, curvature
 
 
 def laplace(state: State, bound: float, batch: Batch) -> Laplace | None:
@@ -231,16 +280,11 @@ def laplace(state: State, bound: float, batch: Batch) -> Laplace | None:
     lost = bound - (begun.value + 0.5 * float(layout.precision @ away**2))
     if not (lost < LOST and np.all(np.isfinite(begun.gradient))):
         return None
-    best = optimum(layout, begun, batch)
-    given = best.state.responsibilities
-    best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_BEST)
-    curvature = np.zeros((len(layout.values), len(layout.values)))
-    for i, step in enumerate(DIFFERENCE * np.eye(len(layout.values))):
-        moved = displaced(layout, best, batch, step).gradient
-        curvature[i] = (best.gradient - moved) / DIFFERENCE
-    curvature = np.nan_to_num((curvature + curvature.T) / 2)
-    scale, vectors = np.linalg.eigh(curvature)
-    # No direction is more uncertain than the vague prior.
-    scale = np.maximum(scale, VAGUE**-2)
-    directions = vectors / np.sqrt(scale)
-    return Laplace(layout, best, directions)
+    best, curvature = optimum(layout, begun, batch, curvature_at(layout, begun, batch))
+    changed = np.abs(best.values - begun.values)[layout.of_functions]
+    if np.max(changed, initial=0.0) > FAR:
+        given = best.state.responsibilities
+        best = profiled(layout, best.state.model, batch, given, best.values, SETTLE_FAR)
+        best, curvature = optimum(layout, best, batch, curvature_at(layout, best, batch))
+    scale, vectors = bounded(curvature)
+    return Laplace(layout, best, (vectors / scale) @ vectors.T)

@@ -17,7 +17,7 @@ from dagp.core.precision import numerics
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.typing import Array, Float, Inputs
-from dagp.inference.laplace import Laplace, displaced, laplace
+from dagp.inference.laplace import Laplace, Layout, laplace, settled_at
 from dagp.inference.standardize import Sample
 from dagp.inference.train import Result
 from dagp.model.association import Batch, DataAssociation
@@ -60,16 +60,21 @@ class Functions(NamedTuple):
     """Root of the covariance that the inducing values explain."""
 
 
-def applies(model: DataAssociation) -> bool:
-    """Whether there are functions, and all have a single layer and few enough inducing points."""
+def nothing_to_average(model: DataAssociation) -> bool:
+    """Whether there are no functions, or all hyperparameters are known."""
+    return all(group.function is None for group in model.groups) or not Layout.of(model).values.size
+
+
+def why_not(model: DataAssociation) -> str | None:
+    """Why functions cannot be averaged over hyperparameters; None if they can."""
     functions = [group for group in model.groups if group.function is not None]
     gate = getattr(model.gate, "latent", None)
     plain = gate is None or (len(gate.layers) == 1 and gate.can_widen)
-    return (
-        bool(functions)
-        and plain
-        and all(group.can_widen and _inducing(group) <= MOST_INDUCING for group in functions)
-    )
+    if not (plain and all(group.can_widen for group in functions)):
+        return "functions and gate must have one layer and collapsed inference"
+    if any(_inducing(group) > MOST_INDUCING for group in functions):
+        return f"functions have more than {MOST_INDUCING} inducing points"
+    return None
 
 
 def _inducing(group: Process) -> int:
@@ -78,12 +83,10 @@ def _inducing(group: Process) -> int:
 
 
 def averaged(posterior: Posterior, result: Result, sample: Sample, batch: Batch) -> Averaged | None:
-    """The posterior averaged over hyperparameters; None where that does not apply, or fails.
+    """The posterior averaged over hyperparameters; None where that fails.
 
     `posterior` holds the trained model of the `result`, before it is widened.
     """
-    if not applies(posterior.model):
-        return None
     units, dtype = posterior.units, posterior.dtype
     with numerics(dtype):
         found = laplace(result.state, result.bound, batch)
@@ -142,15 +145,15 @@ def _variance_between(found: Laplace, batch: Batch) -> list[Float[np.ndarray, "G
 
 def _settings(found: Laplace, batch: Batch) -> Iterator[tuple[float, DataAssociation]]:
     """Models to either side of the best in every direction, and their weights."""
-    best = found.best
-    for direction in REACH * found.directions.T:
-        for side in (direction, -direction):
-            point = displaced(found.layout, best, batch, side)
-            if not np.isfinite(point.value):
+    best, given = found.best, found.best.state.responsibilities
+    for direction in REACH * found.directions().T:
+        for values in (best.values + direction, best.values - direction):
+            state, value = settled_at(found.layout, best.state.model, batch, given, values)
+            if not np.isfinite(value):
                 continue
             # Importance weights: the approximation falls by half the square of the distance.
-            ratio = np.exp(min(0.5 * REACH**2 - best.value + point.value, np.log(MOST_RATIO)))
-            yield 0.5 / REACH**2 * ratio, point.state.model
+            ratio = np.exp(min(0.5 * REACH**2 - best.value + value, np.log(MOST_RATIO)))
+            yield 0.5 / REACH**2 * ratio, state.model
 
 
 @program
