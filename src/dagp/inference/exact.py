@@ -42,12 +42,22 @@ _GATE_RATE = 0.5
 """Natural-gradient steps of the gate in an update of the responsibilities, and their size."""
 
 
+class Given(NamedTuple):
+    """What decides on the responsibilities, at the points of the batch."""
+
+    functions: tuple[Marginals, ...]
+    density: PerProcess
+    """Expected log density of each process."""
+
+
 class Exact(NamedTuple):
     """A model whose functions are not sparse; the q of its processes is not used."""
 
     model: DataAssociation
     responsibilities: PerProcess
     bound: float = -np.inf
+    given: "Given | None" = None
+    """What the last update of the responsibilities was made from."""
 
 
 def applies(model: DataAssociation) -> bool:
@@ -172,13 +182,13 @@ def _slope(
 @gc_paused()
 def _update(
     model: DataAssociation, batch: Batch, given: PerProcess
-) -> tuple[DataAssociation, PerProcess, Scalar]:
-    """Responsibilities and gate after an update from given ones, and the ELBO.
+) -> tuple[DataAssociation, PerProcess, Scalar, Given]:
+    """Responsibilities and gate after an update from given ones, the ELBO, and what they are from.
 
     The ELBO is that of the functions before the update: a lower bound on the one after it.
     """
     counts = (batch.weight[:, None] * given).T
-    densities = []
+    densities, functions = [], []
     for k in range(model.n_processes):
         process = model.process(k)
         if process.function is None:
@@ -186,6 +196,7 @@ def _update(
         else:
             marginals = function_marginals(process, batch, counts[k])
             densities.append(process.expected_log_density(marginals, batch.y))
+            functions.append(marginals)
     density = jnp.stack(densities, axis=1)
     projection = model.gate.project(batch.X)
 
@@ -201,7 +212,8 @@ def _update(
     weight = batch.weight[:, None] * found
     entropy = -jnp.sum(jnp.where(found > 0, weight * jnp.log(jnp.maximum(found, 1e-300)), 0.0))
     rest = jnp.sum(weight * log_weights) + entropy - gate.kl() + log_prior(gate)
-    return model, found, _processes_elbo(model, batch, found) + rest
+    decisive = Given(tuple(functions), density)
+    return model, found, _processes_elbo(model, batch, found) + rest, decisive
 
 
 def maximise(
@@ -252,11 +264,11 @@ def fit_exact(
             return _slope(eqx.combine(moving, rest), batch, given)
 
         model = eqx.combine(maximise(value, moving, EVALUATIONS, reach), rest)
-        model, found, bound = _update(model, batch, best.responsibilities)
+        model, found, bound, decisive = _update(model, batch, best.responsibilities)
         gain = float(bound) - best.bound
         if not gain > 0:
             break
-        best = Exact(model, found, float(bound))
+        best = Exact(model, found, float(bound), decisive)
         if stop(best.bound) or gain < tol * total:
             break
     return best

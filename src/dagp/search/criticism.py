@@ -1,0 +1,69 @@
+"""Whether rows of clutter look like clutter.
+
+Clutter claims that a row is unrelated to the function: its output may be anywhere, by the density
+of clutter. That claim can be tested. Where the noise of good readings is not normal, or where the
+function is rougher in some places than its prior says, the ELBO gives the worst rows to clutter,
+because normal noise forbids them; but their outputs lie around the function, much closer to it than
+those of clutter would. Such rows are evidence about the function, and dropping them loses it.
+"""
+
+import numpy as np
+
+from dagp.core.sharding import to_host
+from dagp.core.typing import Bool, Float
+from dagp.inference.exact import Exact
+from dagp.search.factory import Problem
+
+_WIDTHS = 40
+"""Widths of the errors that are tried, from that of the noise to that of clutter."""
+_ITERATIONS = 50
+"""Of EM, for the share of the rows that are errors around the function."""
+
+
+def unlike_clutter(problem: Problem, solution: Exact) -> Bool[np.ndarray, " N"]:
+    """Rows of clutter that are rather errors around the function, of a width of their own.
+
+    Outputs of clutter rows are a mixture of clutter and of errors with a common variance, whose
+    width and share maximise the likelihood. Where that is better than clutter alone by more than
+    its two parameters cost (BIC), rows that are more likely errors are returned. There is one
+    function, and one clutter process; else no row is.
+    """
+    clutter, size = np.array(problem.clutter), len(problem.sample.X)
+    found = to_host(solution.responsibilities)[:size]
+    rows = found @ clutter > 0.5
+    known = solution.given
+    if clutter.sum() != 1 or len(clutter) != 2 or known is None or not rows.any():
+        return np.zeros(size, bool)
+    sample = problem.sample.take(rows)
+    log_density = to_host(known.density)[:size][rows] @ clutter
+    mean, variance = (to_host(part)[:size][rows] for part in known.functions[0])
+    likely = _errors(sample.y - mean, variance, log_density, sample.weight)
+    returned = np.zeros(size, bool)
+    returned[np.flatnonzero(rows)[likely]] = True
+    return returned
+
+
+def _errors(
+    residual: Float[np.ndarray, "N P"],
+    variance: Float[np.ndarray, "N P"],
+    clutter: Float[np.ndarray, " N"],
+    weight: Float[np.ndarray, " N"],
+) -> Bool[np.ndarray, " N"]:
+    """Which rows are more likely errors around zero than clutter of this log density."""
+    there = ~np.isnan(residual)
+    square = np.where(there, residual, 0.0) ** 2
+    widest = np.exp(-np.mean(clutter) / there.sum(axis=1).mean())
+    narrowest = min(np.sqrt(variance[there].min()), widest) + 1e-6 * widest
+    total = weight.sum()
+    best, likely = weight @ clutter + np.log(total), np.zeros(len(clutter), bool)
+    for width in np.geomspace(narrowest, widest, _WIDTHS):
+        spread = variance + width**2
+        density = -0.5 * np.sum(there * (square / spread + np.log(2 * np.pi * spread)), axis=1)
+        share = 0.5
+        for _ in range(_ITERATIONS):
+            joint = np.logaddexp(np.log(share) + density, np.log1p(-share) + clutter)
+            posterior = np.exp(np.log(share) + density - joint)
+            share = np.clip(weight @ posterior / total, 1e-9, 1 - 1e-9)
+        if weight @ joint > best:
+            best, likely = weight @ joint, posterior > 0.5
+    return likely
