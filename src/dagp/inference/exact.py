@@ -21,7 +21,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dagp.core.gc import gc_paused
-from dagp.core.linalg import cholesky_positive_definite, inverse_factor, smallest_jitter
+from dagp.core.linalg import (
+    cholesky_positive_definite,
+    inverse_factor,
+    inverse_from,
+    smallest_jitter,
+)
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.typing import Array, Float, PerPoint, PerProcess, Scalar
@@ -48,6 +53,8 @@ class Given(NamedTuple):
     functions: tuple[Marginals, ...]
     density: PerProcess
     """Expected log density of each process."""
+    precisions: tuple[Float[Array, "N P"], ...]
+    """Of the observations of each function, as it knows them: 1/σ², times responsibilities."""
 
 
 class Exact(NamedTuple):
@@ -86,7 +93,7 @@ def _log_evidence(B: Float[Array, "N N"], target: PerPoint) -> tuple[Scalar, Any
 
 def _log_evidence_gradient(known: Any, slope: Scalar) -> tuple[Float[Array, "N N"], PerPoint]:
     inverse, solved = known
-    return 0.5 * slope * (jnp.outer(solved, solved) - inverse.T @ inverse), -slope * solved
+    return 0.5 * slope * (jnp.outer(solved, solved) - inverse_from(inverse)), -slope * solved
 
 
 log_evidence.defvjp(_log_evidence, _log_evidence_gradient)
@@ -188,7 +195,7 @@ def _update(
     The ELBO is that of the functions before the update: a lower bound on the one after it.
     """
     counts = (batch.weight[:, None] * given).T
-    densities, functions = [], []
+    densities, functions, precisions = [], [], []
     for k in range(model.n_processes):
         process = model.process(k)
         if process.function is None:
@@ -197,6 +204,7 @@ def _update(
             marginals = function_marginals(process, batch, counts[k])
             densities.append(process.expected_log_density(marginals, batch.y))
             functions.append(marginals)
+            precisions.append(_weighted(process, batch, counts[k])[0] ** 2)
     density = jnp.stack(densities, axis=1)
     projection = model.gate.project(batch.X)
 
@@ -212,7 +220,7 @@ def _update(
     weight = batch.weight[:, None] * found
     entropy = -jnp.sum(jnp.where(found > 0, weight * jnp.log(jnp.maximum(found, 1e-300)), 0.0))
     rest = jnp.sum(weight * log_weights) + entropy - gate.kl() + log_prior(gate)
-    decisive = Given(tuple(functions), density)
+    decisive = Given(tuple(functions), density, tuple(precisions))
     return model, found, _processes_elbo(model, batch, found) + rest, decisive
 
 

@@ -27,7 +27,7 @@ from dagp.model.gates import Gate
 from dagp.model.kernel import Kernel, Sum
 from dagp.model.parameters import Parameter
 from dagp.model.process import Process
-from dagp.search.criticism import unlike_clutter
+from dagp.search.criticism import left_out_error, unlike_clutter
 from dagp.search.factory import Problem, build, with_inducing
 from dagp.search.improve import MOVE_STEPS, PARTS, PROBE_STEPS
 from dagp.search.inducing import choose_inducing
@@ -166,15 +166,24 @@ def _with_clutter_that_is_clutter(
     problem: Problem, contender: Contender, trainer: Trainer, best: Exact
 ) -> Exact:
     """The result of a trial, trained to the end, with rows returned to the function that are not
-    distributed as clutter is (see `criticism`)."""
+    distributed as clutter is and help to predict the others (see `criticism`)."""
+    best = _trained(problem, contender, trainer, best)
     returned = np.zeros(len(problem.sample.X), bool)
     for _ in range(RETURNS):
         more = unlike_clutter(problem, best) & ~returned
-        if returned.any() and not more.any():
+        if not more.any():
             break
-        returned |= more
-        barred = trainer._replace(batch=_barred(problem, trainer.batch, returned))
-        best = _trained(problem, contender, barred, best, returned)
+        barred = trainer._replace(batch=_barred(problem, trainer.batch, returned | more))
+        given = to_host(best.responsibilities).copy()
+        judged = (given @ np.array(problem.clutter))[: len(more)] < 0.5
+        given[: len(more)][more] = ~np.array(problem.clutter)
+        begun = Exact(best.model, shard_rows(given))
+        begun = fit_exact(begun, barred.batch, trainer.tol, TRIAL_ROUNDS)
+        trial = _trained(problem, contender, barred, begun)
+        before, after = (left_out_error(problem, s, judged | more) for s in (best, trial))
+        if not after < before:
+            break
+        best, returned = trial, returned | more
     if not returned.any():
         return best
     # A function that was trained with these rows usually explains them; then they stay.
@@ -182,9 +191,7 @@ def _with_clutter_that_is_clutter(
     return best if np.any(unlike_clutter(problem, free) & returned) else free
 
 
-def _trained(
-    problem: Problem, contender: Contender, trainer: Trainer, best: Exact, returned: np.ndarray
-) -> Exact:
+def _trained(problem: Problem, contender: Contender, trainer: Trainer, best: Exact) -> Exact:
     """The better one of a trial, continued, and of one that begins with little noise."""
     batch, tol = trainer.batch, trainer.tol
 
@@ -192,10 +199,6 @@ def _trained(
         trainer.notify(Progress("exact", 0, contender.steps, bound))
         return False
 
-    if returned.any():
-        given = to_host(best.responsibilities).copy()
-        given[: len(returned)][returned] = ~np.array(problem.clutter)
-        best = fit_exact(Exact(best.model, shard_rows(given)), batch, tol, TRIAL_ROUNDS)
     # Which rows are clutter is known better by now.
     detailed = _fresh(problem, contender, LITTLE_NOISE, best.model.gate)
     begun = Exact(detailed, best.responsibilities)
