@@ -144,9 +144,8 @@ def run(out: Path, given: argparse.Namespace) -> None:
 
 def report(out: Path) -> None:
     rows = known(out)
-    print(
-        "| data | model | fits | MAE | NLPD | found | lost | CPU s |\n|---|---|---|---|---|---|---|---|"
-    )
+    print("| data | model | fits | MAE | NLPD | found | lost | CPU s |")
+    print("|---|---|---|---|---|---|---|---|")
     for variant, model in sorted({(row["variant"], row["model"]) for row in rows}):
         cell = [row for row in rows if (row["variant"], row["model"]) == (variant, model)]
 

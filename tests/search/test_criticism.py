@@ -8,7 +8,7 @@ import pytest
 from dagp.inference.exact import Exact, Given
 from dagp.inference.standardize import Sample
 from dagp.model.sparse_gp import Marginals
-from dagp.search.criticism import unlike_clutter
+from dagp.search.criticism import left_out_error, unlike_clutter
 
 N = 60
 RANGE = 8.0
@@ -56,7 +56,8 @@ def test_both_are_told_apart():
 def test_the_unit_does_not_matter(scale):
     residual = np.r_[0.1 * RNG.standard_normal(8), RNG.uniform(2, 4, 12)]
     problem, own = solution(residual)
-    flat = Marginals(*(part * scale**power for part, power in zip(own.given.functions[0], (1, 2))))
+    mean, variance = own.given.functions[0]
+    flat = Marginals(scale * mean, scale**2 * variance)
     given = Given((flat,), own.given.density - np.log(scale), own.given.precisions)
     problem.sample = problem.sample._replace(y=scale * problem.sample.y)
     near = unlike_clutter(problem, own._replace(given=given))
@@ -76,3 +77,19 @@ def test_one_function_and_one_clutter_process_only():
     assert not unlike_clutter(*solution(near, share=0.4)).any()
     problem, own = solution(near)
     assert not unlike_clutter(problem, own._replace(given=None)).any()
+
+
+def test_left_out_errors_are_those_of_fits_without_the_row():
+    """A constant with a normal prior: three readings, the mean of the two others is the guess."""
+    y, precision, prior = np.array([[0.0], [1.0], [5.0]]), 4.0, 0.5
+    total = prior + 3 * precision
+    mean = np.full((3, 1), precision * y.sum() / total)
+    q = Marginals(mean, np.full((3, 1), 1 / total))
+    sample = Sample(np.zeros((3, 2)), y, np.array([1.0, 1.0, 1.0]), np.full(3, -1))
+    given = Given((q,), np.zeros((3, 2)), (np.full((3, 1), precision),))
+    own = Exact(None, np.ones((3, 2)), 0.0, given)
+    others = precision * (y.sum() - y[:, 0]) / (prior + 2 * precision)
+    problem = SimpleNamespace(sample=sample)
+    for rows in ([True, True, True], [False, True, True]):
+        expected = np.mean(np.abs(y[:, 0] - others)[rows])
+        assert np.isclose(left_out_error(problem, own, np.array(rows)), expected)
