@@ -73,16 +73,27 @@ def _errors(
     square = np.where(there, residual, 0.0) ** 2
     widest = np.exp(-np.mean(clutter) / there.sum(axis=1).mean())
     narrowest = min(np.sqrt(variance[there].min()), widest) + 1e-6 * widest
-    total = weight.sum()
-    best, likely = weight @ clutter + np.log(total), np.zeros(len(clutter), bool)
+    best, likely = weight @ clutter + np.log(weight.sum()), np.zeros(len(clutter), bool)
     for width in np.geomspace(narrowest, widest, _WIDTHS):
         spread = variance + width**2
         density = -0.5 * np.sum(there * (square / spread + np.log(2 * np.pi * spread)), axis=1)
-        share = 0.5
-        for _ in range(_ITERATIONS):
-            joint = np.logaddexp(np.log(share) + density, np.log1p(-share) + clutter)
-            posterior = np.exp(np.log(share) + density - joint)
-            share = np.clip(weight @ posterior / total, 1e-9, 1 - 1e-9)
-        if weight @ joint > best:
-            best, likely = weight @ joint, posterior > 0.5
+        value, probability = _mixture(density, clutter, weight)
+        if value > best:
+            best, likely = value, np.asarray(probability > 0.5)
     return likely
+
+
+def _mixture(
+    first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"], weight: Float[np.ndarray, " N"]
+) -> tuple[float, Float[np.ndarray, " N"]]:
+    """Log likelihood of a mixture of two log densities, and the probability of the first."""
+
+    def joint(share: float) -> Float[np.ndarray, " N"]:
+        return np.logaddexp(np.log(share) + first, np.log1p(-share) + second)
+
+    share = 0.5
+    for _ in range(_ITERATIONS):
+        probability = np.exp(np.log(share) + first - joint(share))
+        share = float(np.clip(weight @ probability / weight.sum(), 1e-9, 1 - 1e-9))
+    total = joint(share)
+    return float(weight @ total), np.exp(np.log(share) + first - total)
