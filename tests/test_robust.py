@@ -78,6 +78,16 @@ def test_without_wrong_readings_it_is_gp_regression():
     assert error < 1.2 * other
 
 
+def test_errors_that_clutter_would_not_make_are_still_wrong():
+    """They lie close to the function, but to believe them would spoil it for the other rows."""
+    rng = np.random.default_rng(0)
+    outputs = np.sin(3 * X[:, 0]) + X[:, 1] ** 2 + 0.02 * rng.standard_normal(60)
+    outputs[WRONG] += [0.3, -0.25, 0.4, 0.35, -0.3]
+    model = RobustGPR(n_init=2, random_state=0).fit(X, outputs)
+    assert np.array_equal(np.flatnonzero(model.outliers_), WRONG)
+    assert np.mean(np.abs(model.predict(GRID) - TRUTH)) < 0.02
+
+
 def test_std_covariance_and_draws_belong_together(fitted):
     mean, std = fitted.predict(GRID, return_std=True)
     again, covariance = fitted.predict(GRID, return_cov=True)

@@ -27,7 +27,8 @@ class RobustGPR(Density, RegressorMixin, BaseEstimator):
 
     In place of scikit-learn's ``GaussianProcessRegressor``, where some outputs may be far off: a
     `DAGP` with one function and clutter that is uniform over the range of the outputs. Predictions
-    are those of the function. Where nothing is wrong, it is GP regression: the ELBO decides.
+    are those of the function. Where nothing is wrong, it is GP regression: the ELBO decides, and
+    where outliers do not look like such clutter, cross-validation.
 
     Parameters
     ----------

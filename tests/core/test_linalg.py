@@ -189,3 +189,12 @@ def test_rungs_tried_together_go_up_where_they_must():
     assert jnp.all(jnp.isfinite(lower)) and relative == pytest.approx(1e-4)
     hopeless, _ = linalg._try_jitters_together(-jnp.eye(3, dtype=jnp.float64) * jnp.inf, 1e-10)
     assert not jnp.all(jnp.isfinite(hopeless))
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_inverse_from_the_inverse_of_the_factor(size):
+    matrix = positive_definite(2, size)
+    inverse = linalg.inverse_factor(jnp.linalg.cholesky(jnp.asarray(matrix)))
+    found = linalg.inverse_from(inverse)
+    np.testing.assert_allclose(found, np.linalg.inv(matrix), atol=1e-10)
+    assert np.array_equal(found, found.T)

@@ -95,7 +95,7 @@ def test_the_bound_is_that_of_all_inputs_as_inducing_inputs():
     given = padded(GIVEN, batch)
     begun, responsibilities = model, given
     for _ in range(60):
-        begun, responsibilities, bound = _update(begun, batch, responsibilities)
+        begun, responsibilities, bound, _ = _update(begun, batch, responsibilities)
     state, _ = begin(model, batch, responsibilities, 60)
     sparse, found, _ = elbo_and_responsibilities(state.model, state.model.project(batch.X), batch)
     assert np.isclose(bound, sparse.value, atol=1e-4)

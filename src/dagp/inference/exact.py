@@ -21,7 +21,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dagp.core.gc import gc_paused
-from dagp.core.linalg import cholesky_positive_definite, inverse_factor, smallest_jitter
+from dagp.core.linalg import (
+    cholesky_positive_definite,
+    inverse_factor,
+    inverse_from,
+    smallest_jitter,
+)
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
 from dagp.core.typing import Array, Float, PerPoint, PerProcess, Scalar
@@ -42,12 +47,24 @@ _GATE_RATE = 0.5
 """Natural-gradient steps of the gate in an update of the responsibilities, and their size."""
 
 
+class Given(NamedTuple):
+    """What decides on the responsibilities, at the points of the batch."""
+
+    functions: tuple[Marginals, ...]
+    density: PerProcess
+    """Expected log density of each process."""
+    precisions: tuple[Float[Array, "N P"], ...]
+    """Of the observations of each function, as it knows them: 1/σ², times responsibilities."""
+
+
 class Exact(NamedTuple):
     """A model whose functions are not sparse; the q of its processes is not used."""
 
     model: DataAssociation
     responsibilities: PerProcess
     bound: float = -np.inf
+    given: "Given | None" = None
+    """What the last update of the responsibilities was made from."""
 
 
 def applies(model: DataAssociation) -> bool:
@@ -76,7 +93,7 @@ def _log_evidence(B: Float[Array, "N N"], target: PerPoint) -> tuple[Scalar, Any
 
 def _log_evidence_gradient(known: Any, slope: Scalar) -> tuple[Float[Array, "N N"], PerPoint]:
     inverse, solved = known
-    return 0.5 * slope * (jnp.outer(solved, solved) - inverse.T @ inverse), -slope * solved
+    return 0.5 * slope * (jnp.outer(solved, solved) - inverse_from(inverse)), -slope * solved
 
 
 log_evidence.defvjp(_log_evidence, _log_evidence_gradient)
@@ -172,13 +189,13 @@ def _slope(
 @gc_paused()
 def _update(
     model: DataAssociation, batch: Batch, given: PerProcess
-) -> tuple[DataAssociation, PerProcess, Scalar]:
-    """Responsibilities and gate after an update from given ones, and the ELBO.
+) -> tuple[DataAssociation, PerProcess, Scalar, Given]:
+    """Responsibilities and gate after an update from given ones, the ELBO, and what they are from.
 
     The ELBO is that of the functions before the update: a lower bound on the one after it.
     """
     counts = (batch.weight[:, None] * given).T
-    densities = []
+    densities, functions, precisions = [], [], []
     for k in range(model.n_processes):
         process = model.process(k)
         if process.function is None:
@@ -186,6 +203,8 @@ def _update(
         else:
             marginals = function_marginals(process, batch, counts[k])
             densities.append(process.expected_log_density(marginals, batch.y))
+            functions.append(marginals)
+            precisions.append(_weighted(process, batch, counts[k])[0] ** 2)
     density = jnp.stack(densities, axis=1)
     projection = model.gate.project(batch.X)
 
@@ -201,7 +220,8 @@ def _update(
     weight = batch.weight[:, None] * found
     entropy = -jnp.sum(jnp.where(found > 0, weight * jnp.log(jnp.maximum(found, 1e-300)), 0.0))
     rest = jnp.sum(weight * log_weights) + entropy - gate.kl() + log_prior(gate)
-    return model, found, _processes_elbo(model, batch, found) + rest
+    decisive = Given(tuple(functions), density, tuple(precisions))
+    return model, found, _processes_elbo(model, batch, found) + rest, decisive
 
 
 def maximise(
@@ -252,11 +272,11 @@ def fit_exact(
             return _slope(eqx.combine(moving, rest), batch, given)
 
         model = eqx.combine(maximise(value, moving, EVALUATIONS, reach), rest)
-        model, found, bound = _update(model, batch, best.responsibilities)
+        model, found, bound, decisive = _update(model, batch, best.responsibilities)
         gain = float(bound) - best.bound
         if not gain > 0:
             break
-        best = Exact(model, found, float(bound))
+        best = Exact(model, found, float(bound), decisive)
         if stop(best.bound) or gain < tol * total:
             break
     return best

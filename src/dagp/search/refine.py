@@ -27,6 +27,7 @@ from dagp.model.gates import Gate
 from dagp.model.kernel import Kernel, Sum
 from dagp.model.parameters import Parameter
 from dagp.model.process import Process
+from dagp.search.criticism import left_out_error, unlike_clutter
 from dagp.search.factory import Problem, build, with_inducing
 from dagp.search.improve import MOVE_STEPS, PARTS, PROBE_STEPS
 from dagp.search.inducing import choose_inducing
@@ -52,6 +53,8 @@ REACH = 0.5
 """How far the logarithm of a hyperparameter may move in such a round. The first steps of L-BFGS
 know no curvature and overshoot: a length scale far beyond the data, or far below their distances,
 has no derivative any more, and the function has lost this input for good."""
+RETURNS = 3
+"""Most times that rows are returned from clutter to the function."""
 APART = 4.0
 """Ratio of the initial length scales of the two parts of a sum of kernels, and of their standard
 deviations: parts that begin alike stay alike for long."""
@@ -138,23 +141,12 @@ def is_exact(problem: Problem, model: DataAssociation) -> bool:
 def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
     """Replace a solution by the best one of exact inference, with all inputs as inducing inputs."""
     batch = trainer.batch
-
-    def stop(bound: float) -> bool:
-        trainer.notify(Progress("exact", 0, contender.steps, bound))
-        return False
-
     trials = [
         fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS)
         for begun in _candidates(problem, contender, batch)
     ]
     best = max(trials, key=lambda trial: trial.bound)
-    # Which rows are clutter is known better by now.
-    detailed = _fresh(problem, contender, LITTLE_NOISE, best.model.gate)
-    begun = Exact(detailed, best.responsibilities)
-    trial = fit_exact(begun, batch, trainer.tol, DETAIL_ROUNDS, reach=REACH)
-    rival, best = sorted((best, trial), key=lambda trial: trial.bound)
-    best = fit_exact(best, batch, trainer.tol, stop=stop)
-    best = _overtaken(best, rival, batch, trainer.tol)
+    best = _with_clutter_that_is_clutter(problem, contender, trainer, best)
     if not np.isfinite(best.bound):
         return
     everywhere = problem._replace(inducing=np.unique(problem.sample.X, axis=0))
@@ -168,6 +160,61 @@ def use_all(problem: Problem, contender: Contender, trainer: Trainer) -> None:
         contender.keep_plain()
         state = state._replace(model=state.model.with_gate(best.model.gate))
         contender.state, contender.bound, contender.status = state, best.bound, "converged"
+
+
+def _with_clutter_that_is_clutter(
+    problem: Problem, contender: Contender, trainer: Trainer, best: Exact
+) -> Exact:
+    """The result of a trial, trained to the end, with rows returned to the function that are not
+    distributed as clutter is and help to predict the others (see `criticism`)."""
+    best = _trained(problem, contender, trainer, best)
+    returned = np.zeros(len(problem.sample.X), bool)
+    for _ in range(RETURNS):
+        more = unlike_clutter(problem, best) & ~returned
+        if not more.any():
+            break
+        barred = trainer._replace(batch=_barred(problem, trainer.batch, returned | more))
+        given = to_host(best.responsibilities).copy()
+        judged = (given @ np.array(problem.clutter))[: len(more)] < 0.5
+        given[: len(more)][more] = ~np.array(problem.clutter)
+        begun = Exact(best.model, shard_rows(given))
+        begun = fit_exact(begun, barred.batch, trainer.tol, TRIAL_ROUNDS)
+        trial = _trained(problem, contender, barred, begun)
+        before, after = (left_out_error(problem, s, judged | more) for s in (best, trial))
+        if not after < before:
+            break
+        best, returned = trial, returned | more
+    if not returned.any():
+        return best
+    # A function that was trained with these rows usually explains them; then they stay.
+    free = fit_exact(best._replace(bound=-np.inf), trainer.batch, trainer.tol)
+    return best if np.any(unlike_clutter(problem, free) & returned) else free
+
+
+def _trained(problem: Problem, contender: Contender, trainer: Trainer, best: Exact) -> Exact:
+    """The better one of a trial, continued, and of one that begins with little noise."""
+    batch, tol = trainer.batch, trainer.tol
+
+    def stop(bound: float) -> bool:
+        trainer.notify(Progress("exact", 0, contender.steps, bound))
+        return False
+
+    # Which rows are clutter is known better by now.
+    detailed = _fresh(problem, contender, LITTLE_NOISE, best.model.gate)
+    begun = Exact(detailed, best.responsibilities)
+    trial = fit_exact(begun, batch, tol, DETAIL_ROUNDS, reach=REACH)
+    rival, best = sorted((best, trial), key=lambda trial: trial.bound)
+    best = fit_exact(best, batch, tol, stop=stop)
+    return _overtaken(best, rival, batch, tol)
+
+
+def _barred(problem: Problem, batch: Batch, rows: np.ndarray) -> Batch:
+    """The batch in which these rows cannot be clutter."""
+    if not rows.any():
+        return batch
+    mask = to_host(batch.label_log_mask).copy()
+    mask[np.ix_(np.flatnonzero(rows), np.array(problem.clutter))] = FORBIDDEN
+    return batch._replace(label_log_mask=shard_rows(mask))
 
 
 def _overtaken(best: Exact, rival: Exact, batch: Batch, tol: float) -> Exact:
