@@ -33,7 +33,7 @@ PATIENCE = 4
 RUNG = 2
 """Blocks after which the better half of the starts goes on: what the first steps of a network
 promise tells the good ones from the bad ones, and the rest of the time is for the good ones."""
-BATCH = 25
+BATCH = 10
 """Starts of roll-outs per gradient step."""
 FRESH = 1000
 """Starts of roll-outs per evaluation, one trajectory each."""
@@ -147,7 +147,7 @@ def improve_policy(
         Steps of a roll-out.
     discount : float, default=0.9
     n_samples : int, default=20
-        Roll-outs from each of 25 starts per gradient step.
+        Roll-outs from each of 10 starts per gradient step.
     n_init : int, default=3
         Number of networks, without `policy`.
     max_iter : int, default=500

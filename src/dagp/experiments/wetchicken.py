@@ -74,7 +74,9 @@ def _decides(n_processes: Any = 2, prior: Any = None, **knowledge: Any) -> FitMo
     def fit(data: Any, seed: int, quick: bool) -> Decision:
         river = data.simulator
         settings: dict[str, Any] = {"n_init": 2, "max_iter": 100} if quick else {}
-        estimator = DAGP(n_processes, prior, inducing=INDUCING, random_state=seed, **settings)
+        # Functions of a regime have its rows alone, and fits of all seeds share programs.
+        inducing = min(INDUCING, 2 * len(data.X) // 5)
+        estimator = DAGP(n_processes, prior, inducing=inducing, random_state=seed, **settings)
         bounds = {"bounds": river.bounds, "action_bounds": river.action_bounds}
         model = TransitionModel(estimator, **bounds, **knowledge)
         model.fit(data.states, data.actions, data.next_states)
