@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BLOCK = 25
 """Gradient steps between two evaluations on fresh roll-outs."""
 PATIENCE = 4
-"""Blocks without a higher return after which a start ends."""
+"""Blocks without a return that is higher by its standard error, after which a start ends."""
 RUNG = 2
 """Blocks after which the better half of the starts goes on: what the first steps of a network
 promise tells the good ones from the bad ones, and the rest of the time is for the good ones."""
@@ -250,8 +250,9 @@ class Run:
     best: Any
     """The parameters with the highest return."""
     history: list[float] = field(default_factory=list)
+    level: float = -np.inf
     behind: int = 0
-    """Blocks since the best one."""
+    """The return that was last higher by more than its standard error, and blocks since then."""
     visited: Float[np.ndarray, "F S"] | None = None
     """Where roll-outs of the last evaluation ended."""
 
@@ -266,15 +267,18 @@ class Run:
         begin = draws.draw(BLOCK, BATCH, visited=self.visited)
         now = (self.parameters, self.state)
         self.parameters, self.state = _block(task, self.act, now, *begin)
-        mean, _, ends = _fresh(task, self.act, self.parameters, *fresh)
+        mean, error, ends = _fresh(task, self.act, self.parameters, *fresh)
         value, self.visited = float(mean), np.asarray(ends)
         if not np.isfinite(value):
             raise ValueError(
                 "The return of a roll-out is not finite: the policy or the reward is NaN or "
                 "infinite for some state."
             )
-        self.behind = self.behind + 1 if self.history and value <= max(self.history) else 0
-        self.best = self.parameters if self.behind == 0 else self.best
+        self.behind += 1
+        if value > self.level + float(error):
+            self.level, self.behind = value, 0
+        if value > max(self.history, default=-np.inf):
+            self.best = self.parameters
         self.history.append(value)
 
 
