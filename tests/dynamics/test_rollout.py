@@ -5,15 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dagp import DAGP, GP, fixed, kernels, parameter
+from dagp import DAGP, GP, Noise, fixed, kernels, parameter
 from dagp.core.precision import numerics
 from dagp.dynamics import Policy, TransitionModel, network_policy
 from dagp.dynamics.functions import draw_features, draw_functions, prepared, with_functions
 from dagp.dynamics.rollout import discounted, simulate, surrogate
+from dagp.dynamics.separate import enough_inducing
 from dagp.model.association import DataAssociation
 from dagp.model.gates import ConstantGate
 from dagp.model.gp import GPProcess
-from dagp.model.means import Centred
+from dagp.model.means import Centred, Projection
 from dagp.model.sparse_gp import SparseGP
 from dagp.model.variational import NaturalGaussian
 
@@ -304,6 +305,16 @@ def test_every_state_has_kernels_of_its_own(plane):
     mean, std = shared.predict(s, a)
     np.testing.assert_allclose(mean[:, 0], mixture.mean(), atol=1e-8)
     np.testing.assert_allclose(std[:, 0] ** 2, mixture.variance(), atol=1e-8)
+
+
+def test_the_joint_fit_has_the_inducing_points_of_a_search_if_functions_are_trained_anew():
+    X = np.random.default_rng(0).uniform(size=(150, 3))
+    assert enough_inducing("auto", [GP(), Noise()], X, 2) == 100
+    assert enough_inducing(None, [GP()], X[:50], 2) == 50
+    kept = GP(mean=Projection(np.eye(3, 2)))
+    for given, prior, states in ((12, GP(), 2), ("all", GP(), 2), ("auto", GP(), 1)):
+        assert enough_inducing(given, [prior], X, states) == given
+    assert enough_inducing("auto", [GP(), kept], X, 2) == "auto"
 
 
 def test_functions_of_single_states_are_saved_too(plane, tmp_path):

@@ -107,6 +107,9 @@ def test_table_has_mean_standard_error_median_and_the_published_figure():
     error = np.std([0.1, 0.2, 0.6], ddof=1) / np.sqrt(3)
     assert f"| GPR | 0.3 ± {error:.1g} \\| 0.2 (0.447) |" in text
     assert "3 seeds from 0" in text
+    assert "fits" not in text
+    text = markdown(NOISE, [*rows, rows[0] | {"variant": "clean 60"}])
+    assert "| fits | clean 40 | clean 60 |\n| --- | --- | --- |\n| GPR | 3 | 1 |" in text
 
 
 def test_oracle_is_the_exact_gp_of_the_true_inliers():

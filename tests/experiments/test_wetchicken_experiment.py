@@ -11,7 +11,7 @@ from dagp.baselines.bnnlv import BNNLV, Draws
 from dagp.core.precision import numerics
 from dagp.dynamics import Policy
 from dagp.experiments.chained import ChainDynamics, ChainModel, Link
-from dagp.experiments.wetchicken import WETCHICKEN, CarefulReward, Decision, drop_regimes, score
+from dagp.experiments.wetchicken import WETCHICKEN, Decision, Reward, drop_regimes, score
 from dagp.inference.standardize import Units
 
 DATA = datasets.wet_chicken(100, random_state=0)
@@ -57,7 +57,8 @@ def test_drop_regimes_are_those_that_end_at_the_start():
             assignment_ = np.where(DATA.process == 1, 2, 0)
 
     assert drop_regimes(Found(), DATA) == (2,)
-    reward = CarefulReward((2,))
+    assert Reward.of(Found())(None, None, [4.0], [0.5, 0.25, 0.25]) == pytest.approx(4.0)
+    reward = Reward.of(Found(), (2,))
     assert reward(None, None, [4.0], [0.5, 0.25, 0.25]) == pytest.approx(4 * 0.75 - 5 * 0.25)
 
 

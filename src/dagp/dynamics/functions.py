@@ -1,9 +1,14 @@
 """Functions of a fitted model, prepared for many evaluations, and whole functions drawn from it.
 
 A roll-out evaluates the same functions at every step. `prepared` computes what does not depend on
-the input once: the whitener of the inducing covariance, and mean and covariance of q. `drawn`
-fixes a function for a whole trajectory, by Matheron's rule (pathwise sampling, Wilson et al. 2020):
-with ``b = L⁻¹ k_Z(x)``, inducing values ``v`` drawn from q and a draw ``g`` from the prior, ::
+the input once. With ``b = L⁻¹ k_Z(x)`` and ``q(v) = N(m, S)``, mean and variance of a value are ::
+
+    μ(x) + mᵀ b,    k(x, x) − bᵀ (I − S) b,
+
+and with a root of I − S times L⁻¹ one product of matrices takes the place of two.
+
+`drawn` fixes a function for a whole trajectory, by Matheron's rule (pathwise sampling, Wilson et
+al. 2020): with inducing values ``v`` drawn from q and a draw ``g`` from the prior, ::
 
     f(x) = μ(x) + g(x) + bᵀ (v − L⁻¹ g(Z)).
 
@@ -17,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dagp.core.linalg import quadratic, whitener
+from dagp.core.linalg import whitener
 from dagp.core.programs import program
 from dagp.core.typing import Array, Float, Inputs
 from dagp.model.association import DataAssociation
@@ -43,21 +48,31 @@ class PreparedGP(eqx.Module):
     whitener: Float[Array, "*K M M"]
     q_mean: Float[Array, "*K P M"]
     q_root: Float[Array, "*K P M M"]
-    q_covariance: Float[Array, "*K P M M"]
+    weights: Float[Array, "*K P M"]
+    """Of the covariances with the inducing points, in the mean."""
+    known: Float[Array, "*K P M M"]
+    """The same in the directions of which data reduce the variance, scaled by how much."""
+    signs: Float[Array, "*K P M"]
+    """Minus one for directions whose variance is above that of the prior, which may happen."""
 
     @property
     def samples(self) -> int:
         return 1
 
     def project(self, X: Inputs) -> Projection:
+        """Covariances with the inducing points, instead of a basis, and the prior variance."""
+        return Projection(self.kernel(self.inducing, X), self.kernel.diagonal(X), self.mean(X))
+
+    def marginals(self, projection: Projection) -> Marginals:
+        mean = projection.mean + (self.weights @ projection.basis).T
+        reduced = jnp.einsum("pr,prn->np", self.signs, (self.known @ projection.basis) ** 2)
+        return Marginals(mean, jnp.maximum(projection.residual[:, None] - reduced, 0.0))
+
+    def whitened(self, X: Inputs) -> Projection:
+        """As that of the sparse GP itself."""
         basis = self.whitener @ self.kernel(self.inducing, X)
         residual = jnp.maximum(self.kernel.diagonal(X) - jnp.sum(basis**2, axis=0), 0.0)
         return Projection(basis, residual, self.mean(X))
-
-    def marginals(self, projection: Projection) -> Marginals:
-        mean = projection.mean + (self.q_mean @ projection.basis).T
-        spread = jnp.maximum(quadratic(self.q_covariance, projection.basis), 0.0)
-        return Marginals(mean, projection.residual[:, None] + spread.T)
 
 
 class Features(eqx.Module):
@@ -102,7 +117,7 @@ class DrawnGP(eqx.Module):
 
     def project(self, X: Inputs) -> Projection:
         if self.features is None or self.draw.weights is None:
-            return self.gp.project(X)
+            return self.gp.whitened(X)
         covariance = self.gp.kernel(self.gp.inducing, X)
         prior = self.features(X) @ self.draw.weights.T
         return Projection(covariance, jnp.zeros_like(X[:, 0]), self.gp.mean(X) + prior)
@@ -125,9 +140,19 @@ def prepared(model: DataAssociation) -> DataAssociation:
             return node
         Z = jnp.asarray(node.inducing.value)
         mean, root = node.q.mean_and_root()
-        covariance = jnp.swapaxes(root, -1, -2) @ root
+        white = whitener(node.kernel(Z, Z))
+        values, axes = jnp.linalg.eigh(jnp.eye(len(Z)) - jnp.swapaxes(root, -1, -2) @ root)
+        known = jnp.sqrt(jnp.abs(values))[..., None] * jnp.swapaxes(axes, -1, -2)
         return PreparedGP(
-            node.kernel, node.mean, Z, whitener(node.kernel(Z, Z)), mean, root, covariance
+            node.kernel,
+            node.mean,
+            Z,
+            white,
+            mean,
+            root,
+            mean @ white,
+            known @ white,
+            jnp.sign(values),
         )
 
     def all_of(part: Any) -> Any:

@@ -4,8 +4,8 @@ Regimes are differentiated by the score function. Measured at the same cost, on 
 benchmark, the error of such a gradient is a quarter of that of a straight-through relaxation.
 """
 
-import functools
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
@@ -15,11 +15,12 @@ import numpy as np
 import optax
 
 from dagp.core.precision import numerics
+from dagp.core.programs import program
 from dagp.core.random import as_random_state
 from dagp.core.typing import Array, Float, RandomState, Scalar
 from dagp.dynamics import checks
 from dagp.dynamics.policy import Policy, network_policy
-from dagp.dynamics.rollout import Reward, discounted, simulate, surrogate
+from dagp.dynamics.rollout import Act, Reward, discounted, simulate, surrogate
 from dagp.dynamics.steps import Dynamics, States
 
 if TYPE_CHECKING:
@@ -28,13 +29,17 @@ if TYPE_CHECKING:
 BLOCK = 25
 """Gradient steps between two evaluations on fresh roll-outs."""
 PATIENCE = 4
-"""Blocks without a higher return after which a start ends."""
-BATCH = 25
+"""Blocks without a return that is higher by its standard error, after which a start ends."""
+RUNG = 2
+"""Blocks after which the better half of the starts goes on: what the first steps of a network
+promise tells the good ones from the bad ones, and the rest of the time is for the good ones."""
+BATCH = 10
 """Starts of roll-outs per gradient step."""
 FRESH = 1000
 """Starts of roll-outs per evaluation, one trajectory each."""
 LONGER = 4
 """Length of the roll-outs of an evaluation, in horizons."""
+ADAM = optax.scale_by_adam()
 VISITED = 0.5
 """Share of the starts of gradient steps that are states where roll-outs of the last evaluation
 ended: a policy has to act well where it leads to, not only where the data are."""
@@ -57,12 +62,6 @@ class Improved(NamedTuple):
     """That mean on fresh roll-outs after each block of steps, for every start."""
 
 
-@functools.cache
-def _adam(rate: float) -> optax.GradientTransformation:
-    # One object for each rate, so that programs are compiled once.
-    return optax.adam(rate)
-
-
 class Starts:
     """Draws states from which roll-outs start, and keys for these."""
 
@@ -71,24 +70,45 @@ class Starts:
 
     def draw(
         self, *shape: int, visited: Float[np.ndarray, "F S"] | None = None
-    ) -> tuple[Float[np.ndarray, "*shape S"], Array]:
-        """States of this shape, some of them among those `visited`, and a key."""
+    ) -> tuple[Float[np.ndarray, "*shape S"], np.uint32]:
+        """States of this shape, some of them among those `visited`, and the seed of a key."""
         chosen = self.states[self.rng.randint(len(self.states), size=shape)]
         if visited is not None:
             others = visited[self.rng.randint(len(visited), size=shape)]
             chosen = np.where(self.rng.uniform(size=(*shape, 1)) < VISITED, others, chosen)
-        return chosen, jax.random.key(int(self.rng.randint(2**31 - 1)))
+        return chosen, np.uint32(self.rng.randint(2**31 - 1))
 
 
-class Task(NamedTuple):
+class Call(eqx.Module):
+    """A function with the arrays that it holds apart, as an argument of compiled programs."""
+
+    arrays: Any
+    rest: Any = eqx.field(static=True)
+
+    @staticmethod
+    def of(function: Any) -> Any:
+        """The function itself, where it is nothing but arrays and the code of its class."""
+        if all(map(_is_array, jax.tree.leaves(function))):
+            return function
+        return Call(*eqx.partition(function, _is_array))
+
+    def __call__(self, *arguments: Any) -> Any:
+        return eqx.combine(self.arrays, self.rest)(*arguments)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | jax.Array)
+
+
+class Task(eqx.Module):
     """What is maximised."""
 
     dynamics: Dynamics
     reward: Reward
     discount: float
-    horizon: int
-    n_samples: int
-    optimiser: optax.GradientTransformation
+    rate: float
+    horizon: int = eqx.field(static=True)
+    n_samples: int = eqx.field(static=True)
 
 
 def improve_policy(
@@ -110,7 +130,8 @@ def improve_policy(
 
     Follows gradients of the discounted return through sampled roll-outs, with Adam. They start from
     given states and, as many, from states that the policy leads to. Each start of the search ends
-    when the reward of fresh, longer roll-outs has stopped rising; the best is returned.
+    when the reward of fresh, longer roll-outs has stopped rising, or is lower than that of the
+    better half of the starts after 50, 100, … steps; the best is returned.
 
     Parameters
     ----------
@@ -126,7 +147,7 @@ def improve_policy(
         Steps of a roll-out.
     discount : float, default=0.9
     n_samples : int, default=20
-        Roll-outs from each of 25 starts per gradient step.
+        Roll-outs from each of 10 starts per gradient step.
     n_init : int, default=3
         Number of networks, without `policy`.
     max_iter : int, default=500
@@ -161,25 +182,27 @@ def improve_policy(
     pool = model.states_ if starts is None else checks.table("starts", starts, model.n_states_)
     task = Task(
         model.dynamics(functions),
-        reward,
+        Call.of(reward),
         float(discount),
+        float(learning_rate),
         checks.whole("horizon", horizon),
         checks.whole("n_samples", n_samples),
-        _adam(float(learning_rate)),
     )
     checks.whole("max_iter", max_iter)
     draws = Starts(pool, rng)
     candidates = _candidates(policy, model, checks.whole("n_init", n_init), rng)
     with numerics():
         _check_task(task, candidates[0], model)
-        trained = [_train(task, start, max_iter, draws) for start in candidates]
+        runs = [Run.of(start) for start in candidates]
+        _race(task, runs, -(-max_iter // BLOCK), draws)
         # All are compared on the same roll-outs, and the best is valued on others.
         fresh = draws.draw(FRESH)
-        scores = [float(_fresh(task, found, *fresh)[0]) for found, _ in trained]
-        best = trained[int(np.argmax(scores))][0]
-        value, error, _ = _fresh(task, best, *draws.draw(FRESH))
-    best = jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, best)
-    return Improved(best, float(value), float(error), [history for _, history in trained])
+        values = [float(_fresh(task, run.act, run.best, *fresh)[0]) for run in runs]
+        best = runs[int(np.argmax(values))]
+        value, error, _ = _fresh(task, best.act, best.best, *draws.draw(FRESH))
+    function = candidates[int(np.argmax(values))].function
+    found = Policy(function, jax.tree.map(np.asarray, best.best))
+    return Improved(found, float(value), float(error), [run.history for run in runs])
 
 
 def _candidates(
@@ -215,57 +238,93 @@ def _check_task(task: Task, policy: Policy, model: "TransitionModel") -> None:
         )
 
 
-def _train(task: Task, policy: Policy, max_iter: int, draws: Starts) -> tuple[Policy, list[float]]:
-    """Gradient steps in blocks until fresh roll-outs say that the return does not rise."""
-    state = task.optimiser.init(policy.parameters)
-    best, history, behind, visited = policy, [], 0, None
-    # The same roll-outs for all of its evaluations: their differences are then less noisy.
-    fresh = draws.draw(FRESH)
-    for _ in range(-(-max_iter // BLOCK)):
-        begin = draws.draw(BLOCK, BATCH, visited=visited)
-        policy, state = _block(task, policy, state, *begin)
-        mean, _, ends = _fresh(task, policy, *fresh)
-        value, visited = float(mean), np.asarray(ends)
+@dataclass
+class Run:
+    """The search from one start so far."""
+
+    act: Any
+    """The function of the policy."""
+    parameters: Any
+    state: Any
+    """Of the optimiser."""
+    best: Any
+    """The parameters with the highest return."""
+    history: list[float] = field(default_factory=list)
+    level: float = -np.inf
+    behind: int = 0
+    """The return that was last higher by more than its standard error, and blocks since then."""
+    visited: Float[np.ndarray, "F S"] | None = None
+    """Where roll-outs of the last evaluation ended."""
+
+    @staticmethod
+    def of(policy: Policy) -> "Run":
+        """The beginning."""
+        given = policy.parameters
+        return Run(Call.of(policy.function), given, ADAM.init(given), given)
+
+    def advance(self, task: Task, draws: Starts, fresh: tuple[Any, Any]) -> None:
+        """A block of gradient steps, and what fresh roll-outs say of it."""
+        begin = draws.draw(BLOCK, BATCH, visited=self.visited)
+        now = (self.parameters, self.state)
+        self.parameters, self.state = _block(task, self.act, now, *begin)
+        mean, error, ends = _fresh(task, self.act, self.parameters, *fresh)
+        value, self.visited = float(mean), np.asarray(ends)
         if not np.isfinite(value):
             raise ValueError(
                 "The return of a roll-out is not finite: the policy or the reward is NaN or "
                 "infinite for some state."
             )
-        behind = behind + 1 if history and value <= max(history) else 0
-        best = policy if behind == 0 else best
-        history.append(value)
-        if behind >= PATIENCE:
-            break
-    return best, history
+        self.behind += 1
+        if value > self.level + float(error):
+            self.level, self.behind = value, 0
+        if value > max(self.history, default=-np.inf):
+            self.best = self.parameters
+        self.history.append(value)
 
 
-@eqx.filter_jit
+def _race(task: Task, runs: list[Run], blocks: int, draws: Starts) -> None:
+    """Blocks of steps until fresh roll-outs say that the return does not rise; now and then the
+    worse half of the starts ends."""
+    # The same roll-outs for all evaluations: their differences are then less noisy.
+    fresh = draws.draw(FRESH)
+    running = runs
+    for block in range(1, blocks + 1):
+        for run in running:
+            run.advance(task, draws, fresh)
+        running = [run for run in running if run.behind < PATIENCE]
+        if block % RUNG == 0:
+            ranked = sorted(running, key=lambda run: -max(run.history))
+            running = ranked[: -(-len(ranked) // 2)]
+
+
+@program
 def _block(
-    task: Task, policy: Policy, state: Any, starts: Float[Array, "L B S"], key: Array
-) -> tuple[Policy, Any]:
-    """Some gradient steps, each on roll-outs of its own."""
+    task: Task, act: Act, now: tuple[Any, Any], starts: Float[Array, "L B S"], seed: Any
+) -> tuple[Any, Any]:
+    """Parameters and state of the optimiser after some gradient steps, each on its roll-outs."""
 
     def loss(parameters: Any, start: States, own: Array) -> Scalar:
         many = jnp.repeat(start, task.n_samples, axis=0)
-        steps = simulate(task.dynamics, policy.function, parameters, many, task.horizon, own)
+        steps = simulate(task.dynamics, act, parameters, many, task.horizon, own)
         rewards = discounted(steps, task.reward, task.discount)
         return -surrogate(steps, rewards, len(start), score=True)
 
     def step(carry: tuple[Any, Any], own: tuple[Array, Array]) -> tuple[tuple[Any, Any], None]:
         parameters, state = carry
         slope = jax.grad(loss)(parameters, *own)
-        updates, state = task.optimiser.update(slope, state, parameters)
-        return (optax.apply_updates(parameters, updates), state), None
+        updates, state = ADAM.update(slope, state)
+        return (jax.tree.map(lambda p, u: p - task.rate * u, parameters, updates), state), None
 
-    each = (starts, jax.random.split(key, len(starts)))
-    (parameters, state), _ = jax.lax.scan(step, (policy.parameters, state), each)
-    return Policy(policy.function, parameters), state
+    each = (starts, jax.random.split(jax.random.key(seed), len(starts)))
+    return jax.lax.scan(step, now, each)[0]
 
 
-@eqx.filter_jit
-def _fresh(task: Task, policy: Policy, start: States, key: Array) -> tuple[Scalar, Scalar, States]:
+@program
+def _fresh(
+    task: Task, act: Act, parameters: Any, start: States, seed: Any
+) -> tuple[Scalar, Scalar, States]:
     """Mean reward per step of longer roll-outs, its standard error, and where they ended."""
-    act, parameters = policy.function, policy.parameters
+    key = jax.random.key(seed)
     steps = simulate(task.dynamics, act, parameters, start, LONGER * task.horizon, key)
     rewards = jnp.mean(discounted(steps, task.reward, 1.0), axis=0)
     error = jnp.std(rewards) / np.sqrt(len(start))

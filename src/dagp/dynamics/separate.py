@@ -19,6 +19,7 @@ from dagp.model.gp import GP
 from dagp.model.means import Projection
 from dagp.model.process import ProcessPrior
 from dagp.predict.posterior import Posterior
+from dagp.search.inducing import first_count, is_amount
 
 Own = tuple[Posterior, ...] | None
 """The functions of a regime, one per state; None where they stay those of the joint fit."""
@@ -26,6 +27,17 @@ _NEGLIGIBLE = 1e-3
 """Responsibility below which a row does not count for a regime."""
 _LEAST = 10.0
 """Rows that a regime needs for functions of its own."""
+
+
+def enough_inducing(
+    inducing: Any, priors: list[ProcessPrior], X: Float[np.ndarray, "N D"], states: int
+) -> Any:
+    """Inducing inputs of the joint fit, of which the association alone is used if all functions are
+    trained anew: a number that grows as precise states need it would be of no use."""
+    replaced = all(prior.clutter or _separable(prior) is not None for prior in priors)
+    if states == 1 or not replaced or not is_amount(inducing) or inducing == "all":
+        return inducing
+    return min(first_count(X.shape[1]), len(np.unique(X, axis=0)))
 
 
 def own_functions(

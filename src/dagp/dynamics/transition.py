@@ -14,7 +14,7 @@ from dagp.core.typing import Float, RandomState
 from dagp.dynamics import checks
 from dagp.dynamics.paths import Rollout, next_moments, roll_out
 from dagp.dynamics.policy import Policy
-from dagp.dynamics.separate import Own, own_functions
+from dagp.dynamics.separate import Own, enough_inducing, own_functions
 from dagp.dynamics.steps import Frame, ModelDynamics
 from dagp.estimator import DAGP
 from dagp.files import modelfile
@@ -144,7 +144,10 @@ class TransitionModel(BaseEstimator):
         X, priors = np.hstack([before, done]), check_settings(estimator)
         if reset is not None:
             estimator.set_params(processes=self._with_reset(priors, X, after, reset))
-        self.model_ = estimator.fit(X, target, labels=labels)
+        amount = estimator.inducing
+        if self.separate:
+            estimator.set_params(inducing=enough_inducing(amount, priors, X, target.shape[1]))
+        self.model_ = estimator.fit(X, target, labels=labels).set_params(inducing=amount)
         stay = self.differences and reset is not None
         joint: list[Own] = [None for _ in self.model_.processes_]
         self.own_ = own_functions(self.model_, priors, X, target, stay) if self.separate else joint

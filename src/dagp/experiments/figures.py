@@ -62,7 +62,7 @@ def wetchicken(folder: Path, seed: int, quick: bool) -> list[Path]:
     left.set_title("under the policy", fontsize="medium", loc="left")
     plot.hazard(model, decision.drops[0], policy=policy, ax=right)
     right.set(xlabel="x", ylabel="y")
-    right.set_title("probability of a drop under the policy", fontsize="medium")
+    right.set_title("probability of a drop under the policy", fontsize="medium", loc="left")
     return [recovered, _save(figure, folder / "wetchicken_policy.png")]
 
 

@@ -1,6 +1,7 @@
 """Result tables in Markdown: mean ± standard error beside the published value."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 
@@ -18,6 +19,7 @@ def markdown(experiment: Experiment, rows: list[Row]) -> str:
     quick = " (quick run: small data, short training)" if rows[0]["quick"] else ""
     count = f"{len(seeds)} seeds from {seeds[0]}."
     parts = [f"# {experiment.title}{quick}", f"{count} {experiment.notes}"]
+    parts += [_counts(experiment, rows, len(seeds), some) for some in _columns(experiment)]
     for metric, title in experiment.metrics.items():
         if scored := [row for row in rows if metric in row]:
             parts.append(f"## {title}")
@@ -36,6 +38,22 @@ def _columns(experiment: Experiment) -> list[list[str]]:
     return [list(variants) for _, variants in kinds]
 
 
+def _counts(experiment: Experiment, rows: list[Row], seeds: int, columns: list[str]) -> str:
+    """Numbers of fits, where some seeds have not been run."""
+    fits = Counter((row["model"], row["variant"]) for row in rows if not row.get("error"))
+    variants = [v for v in columns if any(v == variant for _, variant in fits)]
+    if not variants or all(count == seeds for count in fits.values()):
+        return ""
+    models = [model for model in experiment.competitors if any(m == model for m, _ in fits)]
+    lines = [["fits", *variants], ["---"] * (len(variants) + 1)]
+    lines += [[m, *(str(fits[m, variant]) for variant in variants)] for m in models]
+    return _lines(lines)
+
+
+def _lines(cells: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+
+
 def _table(experiment: Experiment, metric: str, rows: list[Row], columns: list[str]) -> str:
     """Models in rows, variants in columns; published values in brackets, medians after a bar."""
     variants = [v for v in columns if any(row["variant"] == v for row in rows)]
@@ -52,7 +70,7 @@ def _table(experiment: Experiment, metric: str, rows: list[Row], columns: list[s
 
     lines = [["", *variants], ["---"] * (len(variants) + 1)]
     lines += [[model, *(cell(model, variant) for variant in variants)] for model in models]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return _lines(lines)
 
 
 def _cell(values: list[float], published: float | None) -> str:

@@ -27,6 +27,11 @@ def is_amount(inducing: Any) -> bool:
     return inducing is None or (isinstance(inducing, str) and inducing in ("auto", "all"))
 
 
+def first_count(columns: int) -> int:
+    """With how many inducing inputs a fit begins that may use more of them in the end."""
+    return 32 if columns == 1 else 100
+
+
 def inducing_inputs(
     inducing: Any, sample: Sample, units: Units, rng: np.random.Generator
 ) -> Float[np.ndarray, "M D"]:
@@ -43,8 +48,7 @@ def inducing_inputs(
         if given.ndim != 2 or given.shape[1] != sample.X.shape[1]:
             raise ValueError(f"{expected}, got {inducing if given.ndim == 0 else given.shape}.")
         return units.standard_x(given)
-    default = 32 if sample.X.shape[1] == 1 else 100
-    count = default if inducing is None else int(inducing)
+    count = first_count(sample.X.shape[1]) if inducing is None else int(inducing)
     if count < 1:
         raise ValueError(f"inducing must be at least 1, got {count}.")
     chosen = choose_inducing(sample.X, count, rng)
