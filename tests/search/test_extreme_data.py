@@ -1,11 +1,20 @@
 """Starts, usage and streams beside huge values and weights."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from reference import setting
 
-from dagp import GP
+from dagp import GP, DeepGP, Noise
 from dagp.core.errors import FitError
+from dagp.files.integrity import _check_model
+from dagp.inference import minibatch
 from dagp.inference.standardize import Sample, Units
+from dagp.model.association import DataAssociation
+from dagp.model.gates import ConstantGate
+from dagp.predict import widening
+from dagp.predict.posterior import Posterior
 from dagp.search.factory import Problem, Start, build
 from dagp.search.fit import _check_distributions
 from dagp.search.regressions import Basis, Rows, annealed_em
@@ -45,3 +54,46 @@ def test_a_q_that_is_no_distribution_is_refused_in_words():
     model.groups[0].latent.q.precision[0] = -np.eye(3)
     with pytest.raises(FitError, match="beyond what the model can take in: precision of q"):
         _check_distributions(model, "float64")
+
+
+@pytest.mark.usefixtures("float64")
+def test_normal_noise_of_equal_outputs_has_a_density():
+    X = np.linspace(0, 1, 6)[:, None]
+    noise = Noise(shape="normal", std=1e-30).build(setting(X[:3]))
+    marginals = noise.marginals(noise.project(X))
+    assert np.all(np.float32(marginals.variance) > 0)
+    assert np.all(np.isfinite(noise.expected_log_density(marginals, np.zeros((6, 1)))))
+
+
+@pytest.mark.usefixtures("float64")
+def test_functions_stay_where_their_loss_of_precision_is_not_finite(monkeypatch):
+    X, y = np.linspace(0, 1, 6)[:, None], np.zeros((6, 1))
+    sample = Sample(X, y, np.ones(6), np.full(6, -1))
+    problem = Problem(sample, Units.of(sample, False), (GP(), GP()), None, X[:3])
+    model = build(problem, Start("random", np.full((6, 2), 0.5), 1.0, 0.1))
+    lost = SimpleNamespace(lost=(np.full((2, 1, 3, 3), np.nan),))
+    monkeypatch.setattr(widening, "evaluate", lambda *_: lost)
+    wider = widening.widened(Posterior(model, problem.units, "float64"), sample).model
+    kept = wider.groups[0].latent.q.precision
+    np.testing.assert_array_equal(kept, model.groups[0].latent.q.precision)
+
+
+@pytest.mark.usefixtures("float64")
+def test_several_deep_processes_of_one_make_are_sound():
+    context, prior = setting(np.linspace(0, 1, 3)[:, None]), DeepGP(2)
+    process = prior.deepened(prior.build(context), context)
+    model = DataAssociation.assemble([process] * 2, ConstantGate(np.zeros(2)))
+    _check_model(model, 2, "float64")
+    model.groups[0].latent.inner[0].q.std.raw[1] = 1e3
+    with pytest.raises(ValueError, match="parameter must be finite"):
+        _check_model(model, 2, "float64")
+
+
+def test_epochs_that_leave_the_numbers_stand_at_the_bound_to_which_they_return(monkeypatch):
+    estimates = np.r_[np.full(20, -3.0), np.full(5, np.nan)]
+    monkeypatch.setattr(minibatch, "minibatch_steps", lambda state, *_: (state, estimates))
+    monkeypatch.setattr(minibatch, "gather_batches", lambda *_: None)
+    state = SimpleNamespace(model=SimpleNamespace(n_processes=1))
+    run = minibatch.EpochState(state, -1.0, 0, 0, np.zeros(0), None)
+    after = minibatch._epoch(run, None, iter(np.zeros((30, 1), int)), 25.0)
+    np.testing.assert_array_equal(after.trace, np.r_[np.full(20, -3.0), np.full(5, -1.0)])

@@ -249,12 +249,13 @@ def _check_model(model: Any, processes: int, dtype: str) -> None:
     for group, ks in zip(model.groups, members, strict=True):
         sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(group)}
         _require(sizes <= {(len(ks),)} and ks, f"arrays of a group must have {len(ks)} processes")
-    for parameter in parameters_of(model):
+    # One at a time: stacked parameters have an additional axis, and so have their units.
+    each = [model.process(k) for k in range(processes)]
+    for parameter in parameters_of((model.gate, each)):
         _check_parameter(parameter, _root_of_largest(dtype))
     model.gate.check(processes, dtype)
-    # One at a time: stacked parameters have an additional axis.
-    for k in range(processes):
-        model.process(k).check(dtype)
+    for process in each:
+        process.check(dtype)
 
 
 def _check_parameter(parameter: Any, most: float) -> None:

@@ -73,6 +73,10 @@ class UniformProcess(Clutter):
             raise ValueError("low of a uniform process must not be above its high")
 
 
+_LEAST_STD = 1e-10
+"""In standardised units; its square is a number in single precision too."""
+
+
 @storable("process/NoiseTails")
 class NoiseTails(eqx.Module):
     """Normal tails of uniform noise: new points may lie outside the observed range."""
@@ -105,18 +109,24 @@ class NoiseProcess(Clutter):
     def is_uniform(self) -> bool:
         return bool(self.uniform)
 
+    @property
+    def normal_std(self) -> Float[Array, " P"]:
+        """The standard deviation if the noise is normal, above zero also where all outputs of the
+        noise are equal."""
+        return jnp.maximum(self.std.value, _LEAST_STD)
+
     def marginals(self, projection: Float[Array, "N 1"]) -> Marginals:
         flat = self.spread.marginals(projection)
         return Marginals(
             jnp.where(self.uniform, flat.mean, self.mean.value + projection),
-            jnp.where(self.uniform, flat.variance, self.std.value**2 + projection),
+            jnp.where(self.uniform, flat.variance, self.normal_std**2 + projection),
         )
 
     def noise_variance(self) -> Float[Array, " P"]:
         return jnp.zeros_like(self.std.value)
 
     def expected_log_density(self, marginals: Marginals, y: Outputs) -> PerPoint:
-        normal = _log_normal(y, self.mean.value, self.std.value)
+        normal = _log_normal(y, self.mean.value, self.normal_std)
         core = self.spread.expected_log_density(marginals, y)
         return jnp.where(self.uniform, self.tails.around(core, y), normal)
 

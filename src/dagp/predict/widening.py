@@ -25,7 +25,8 @@ def widened(posterior: Posterior, sample: Sample, batch: Batch | None = None) ->
     """The posterior with q(f) widened for uncertain assignments, and with heavy-tailed noise for
     uncertain sizes of errors (see `linear_response`).
 
-    Deep functions stay. `sample` are the rows as in `Prepared`, `batch` the same on the devices.
+    Deep functions stay, and those whose loss of precision is not finite. `sample` are the rows as
+    in `Prepared`, `batch` the same on the devices.
     """
     model = posterior.model
     certain = model.n_processes == 1
@@ -37,8 +38,9 @@ def widened(posterior: Posterior, sample: Sample, batch: Batch | None = None) ->
             found = evaluate(model, piece).lost
             part = jax.tree.map(lambda a: to_host(a).astype(np.float64), found)
             lost = part if lost is None else jax.tree.map(np.add, lost, part)
+    # In single precision, losses of almost noise-free functions may overflow.
     groups = tuple(
-        group if loss is None else _without(group, loss)
+        _without(group, loss) if loss is not None and np.all(np.isfinite(loss)) else group
         for group, loss in zip(model.groups, lost, strict=True)
     )
     wider = DataAssociation(groups, model.gate, model.members)
