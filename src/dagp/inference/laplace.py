@@ -181,6 +181,8 @@ class Laplace(NamedTuple):
         """
         own = self.layout.of_functions
         variances, vectors = np.linalg.eigh(self.covariance[np.ix_(own, own)])
+        # Rounding may make the smallest ones negative.
+        variances = np.maximum(variances, np.finfo(float).eps * variances.max(initial=0.0))
         return self.covariance[:, own] @ (vectors / np.sqrt(variances))
 
 
