@@ -376,9 +376,8 @@ def _epoch(
         sizes = StepSizes(*(run.rate * size for size in step_sizes(first, STOCHASTIC_BLOCK, epoch)))
         state, estimates = minibatch_steps(state, gather_batches(sample, some, epoch, K), sizes)
         trace.append(np.asarray(estimates, np.float64))
-    joined = np.concatenate(trace)
-    # An epoch that leaves the numbers is undone; the bound to which it returns stands for it.
-    joined = np.where(np.isfinite(joined), joined, run.bound)
+    # An epoch that ends in NaN is undone; the bound to which it returns stands for it.
+    joined = np.nan_to_num(np.concatenate(trace), True, run.bound, run.bound, run.bound)
     return run._replace(state=state, done=len(joined), trace=joined)
 
 
