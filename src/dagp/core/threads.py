@@ -1,7 +1,7 @@
 """Independent computations in several threads, with results as if one came after the other.
 
 A training step of a small model uses one core, however many there are: its matrices are too small
-to be divided. Two of them in two threads take as long as one.
+to be divided. Two of them in two threads take hardly longer than one where cores are free.
 """
 
 import itertools

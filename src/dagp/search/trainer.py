@@ -20,8 +20,8 @@ from dagp.inference.train import (
 from dagp.model.association import Batch
 
 LARGE = 3_000_000
-"""Points times processes times inducing points from which runs come one after the other: each fills
-the cores, and takes half a gigabyte."""
+"""Points times processes times inducing points above which runs come one after the other: arrays of
+a step then take about half a gigabyte, and its products are large enough to be divided."""
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
