@@ -134,15 +134,19 @@ def test_the_command_line_refuses_different_tables_and_checkpoints(tmp_path):
     assert "file system that all workers share" in found[0][2]
 
 
+AFTER_0 = "while kill -0 $WORKER_0; do sleep .05; done 2>/dev/null;"
+"""Wait until the end of worker 0 has been noticed: until then it can be signalled."""
+
+
 @pytest.mark.parametrize(
     ("ends", "code", "reason"),
     [
         (["sleep 60", "kill -9 $$"], WORKER_LOST, "Worker 1 ended with signal 9"),
         # The cause is not the one that JAX aborts, nor the one that says it has lost the other.
-        (["kill -6 $$", "sleep .2; kill -9 $$"], WORKER_LOST, "Worker 1 ended with signal 9"),
+        (["kill -6 $$", f"{AFTER_0} kill -9 $$"], WORKER_LOST, "Worker 1 ended with signal 9"),
         (["exit 75", "kill -9 $$"], WORKER_LOST, "Worker 1 ended with signal 9"),
         (["exit 75", "sleep 60"], WORKER_LOST, "Worker 0 lost the others"),
-        (["kill -6 $$", "kill -6 $$"], WORKER_LOST, "Worker 0 ended with signal 6"),
+        (["kill -6 $$", f"{AFTER_0} kill -6 $$"], WORKER_LOST, "Worker 0 ended with signal 6"),
         ([f"exit {PORT_TAKEN}", "sleep 60"], PORT_TAKEN, "Another program has taken the port"),
         # A mistake is not repeated, whatever it does to the other.
         (["kill -6 $$", "exit 2"], 2, ""),
@@ -151,8 +155,12 @@ def test_the_command_line_refuses_different_tables_and_checkpoints(tmp_path):
     ],
 )
 def test_the_cause_of_a_failure(ends, code, reason, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(launch, "GRACE", 0.5)
-    workers = [subprocess.Popen(["sh", "-c", end]) for end in ends]
+    # A worker that stays is waited for in vain; the others may be slow to end on a busy machine.
+    monkeypatch.setattr(launch, "GRACE", 0.5 if "sleep 60" in ends else 60.0)
+    workers: list[subprocess.Popen[bytes]] = []
+    for end in ends:
+        first = {"WORKER_0": str(workers[0].pid)} if workers else {}
+        workers.append(subprocess.Popen(["sh", "-c", end], env={**os.environ, **first}))
     (tmp_path / "1.log").write_text("noise\nError: no such column.\n")
     try:
         outcome = launch._WorkerGroup(workers, tmp_path).wait(60)
