@@ -1,7 +1,9 @@
 """Starts, usage and streams beside huge values and weights."""
 
 from types import SimpleNamespace
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from reference import setting
@@ -13,6 +15,7 @@ from dagp.inference import minibatch
 from dagp.inference.standardize import Sample, Units
 from dagp.model.association import DataAssociation
 from dagp.model.gates import ConstantGate
+from dagp.model.sparse_gp import Marginals
 from dagp.predict import widening
 from dagp.predict.posterior import Posterior
 from dagp.search.factory import Problem, Start, build
@@ -97,3 +100,17 @@ def test_epochs_that_leave_the_numbers_stand_at_the_bound_to_which_they_return(m
     run = minibatch.EpochState(state, -1.0, 0, 0, np.zeros(0), None)
     after = minibatch._epoch(run, None, iter(np.zeros((30, 1), int)), 25.0)
     np.testing.assert_array_equal(after.trace, np.r_[np.full(20, -3.0), np.full(5, -1.0)])
+
+
+def test_a_gate_far_away_has_weights_however_it_is_compiled():
+    # Means so large that rounding alone could leave a draw above the largest of them.
+    rng = np.random.default_rng(0)
+    mean = np.float32(1e9 * rng.normal(size=(512, 3)))
+    variance = np.float32(1e15 * rng.uniform(1, 9, size=(512, 3)))
+    X, y = np.linspace(0, 1, 6)[:, None], np.zeros((6, 1))
+    sample = Sample(X, y, np.ones(6), np.full(6, -1))
+    problem = Problem(sample, Units.of(sample, False), (GP(),) * 3, None, X[:3])
+    gate: Any = build(problem, Start("random", np.full((6, 3), 1 / 3), 1.0, 0.1)).gate
+    options = {"xla_backend_optimization_level": 0}
+    weights = jax.jit(lambda *q: gate.expectations(Marginals(*q)).weights, compiler_options=options)
+    np.testing.assert_allclose(np.sum(weights(mean, variance), axis=1), 1.0, atol=1e-5)

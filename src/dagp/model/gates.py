@@ -107,6 +107,19 @@ def gate_quadrature(processes: int, count: int = 16) -> Quadrature:
     return Quadrature(points, np.full(len(points), 1 / len(points)))
 
 
+def _within_precision(latent: Marginals) -> tuple[Marginals, Float[Array, "N 1"]]:
+    """Marginals in units in which rounding errors of the functions are small beside one.
+
+    The unit is one, unless functions are so large that the softmax picks the largest of them in
+    any unit. Compilers may round their values in two ways, and the largest of them would not be
+    the same in both.
+    """
+    size = jnp.max(jnp.abs(latent.mean) + 4 * jnp.sqrt(latent.variance), axis=1, keepdims=True)
+    largest = 0.01 / jnp.finfo(size.dtype).eps
+    unit = jax.lax.stop_gradient(jnp.maximum(size / largest, 1.0))
+    return Marginals(latent.mean / unit, latent.variance / unit**2), unit
+
+
 @storable("gate/GP")
 class GPGate(Gate):
     """K functions with a common GP prior, through a softmax."""
@@ -122,13 +135,14 @@ class GPGate(Gate):
 
     def expectations(self, latent: Marginals) -> GateMarginals:
         """Expectations of the gate, given the marginals of its functions."""
-        draws = latent.mean + self._displacements(latent.variance)
+        scaled, unit = _within_precision(latent)
+        draws = scaled.mean + self._displacements(scaled.variance)
         # The normaliser and the softmax share one exponential.
         top = jax.lax.stop_gradient(jnp.max(draws, axis=-1, keepdims=True))
         odds = jnp.exp(draws - top)
         total = jnp.sum(odds, axis=-1, keepdims=True)
         weights = odds / total
-        log_weights = latent.mean - self._expect(jnp.log(total) + top)
+        log_weights = unit * (scaled.mean - self._expect(jnp.log(total) + top))
         slope, samples = self._expect(weights), self.latent.samples
         return GateMarginals(
             latent,
