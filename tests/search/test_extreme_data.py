@@ -12,6 +12,7 @@ from dagp import GP, DeepGP, Noise
 from dagp.core.errors import FitError
 from dagp.files.integrity import _check_model
 from dagp.inference import minibatch
+from dagp.inference.laplace import Layout
 from dagp.inference.standardize import Sample, Units
 from dagp.model.association import DataAssociation
 from dagp.model.gates import ConstantGate
@@ -87,6 +88,12 @@ def test_several_deep_processes_of_one_make_are_sound():
     process = prior.deepened(prior.build(context), context)
     model = DataAssociation.assemble([process] * 2, ConstantGate(np.zeros(2)))
     _check_model(model, 2, "float64")
+    # Units of two processes, one for all inducing points of each.
+    group: Any = model.groups[0]
+    group.latent.inner[0].q.std.unit[:] = [1.0, 2.0]
+    centre = Layout.of(model).centre
+    for unit in (1.0, 2.0):
+        assert np.sum(centre == unit) == group.latent.inner[0].q.std.raw[0].size
     model.groups[0].latent.inner[0].q.std.raw[1] = 1e3
     with pytest.raises(ValueError, match="parameter must be finite"):
         _check_model(model, 2, "float64")

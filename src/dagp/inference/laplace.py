@@ -77,7 +77,8 @@ class Layout(NamedTuple):
                 known = count + np.arange(int(np.prod(own))).reshape(own)
                 count += known.size
                 raw = to_host(node.raw) if node.tie is None else to_host(node.raw)[0]
-                parts.append((*_described(node, raw, own), _of_function(model, path, known)))
+                described = _described(node, raw, own, stacked=path[0].name == "groups")
+                parts.append((*described, _of_function(model, path, known)))
                 if node.tie is not None:
                     ties[node.tie] = known
             entries.append(np.broadcast_to(known, shape))
@@ -106,11 +107,19 @@ class Layout(NamedTuple):
         return found
 
 
-def _described(node: Parameter, raw: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
-    """Values of a parameter, and centre and precision of its vague prior."""
+def _described(
+    node: Parameter, raw: np.ndarray, shape: tuple[int, ...], stacked: bool
+) -> tuple[np.ndarray, ...]:
+    """Values of a parameter, and centre and precision of its vague prior.
+
+    `stacked`: the first axis is that of the processes, of the unit too.
+    """
     values = np.asarray(raw, np.float64).ravel()
     unit = to_host(node.unit)
-    unit = unit[0] if node.tie is not None and np.ndim(unit) else unit
+    if node.tie is not None and np.ndim(unit):
+        unit = unit[0]
+    elif stacked and np.ndim(unit) < len(shape):
+        unit = unit.reshape(len(unit), *[1] * (len(shape) - np.ndim(unit)), *unit.shape[1:])
     # One number for several inputs, each of its own unit.
     unit = unit.mean(axis=tuple(range(len(shape), np.ndim(unit))))
     positive = node.support == "positive"
