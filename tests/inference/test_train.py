@@ -11,6 +11,7 @@ from dagp.inference import train
 from dagp.kernels import SquaredExponential
 from dagp.model.gp import GP
 from dagp.model.parameters import LogNormal, fixed, is_parameter
+from dagp.search import trainer
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -31,7 +32,7 @@ def begin(seed=0):
 
 
 def block(state, data):
-    return train.run_block(state, data, jnp.asarray(RATE))
+    return train.run_block(state, data, RATE * train.BOTH)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_the_reported_bound_is_that_of_the_settled_model(trained):
     before, _, bounds = trained
     _, data = begin()
     # With a learning rate of zero only q moves, and the bound can be computed again.
-    after, still = train.run_block(before, data, jnp.asarray(0.0))
+    after, still = train.run_block(before, data, 0 * train.BOTH)
     np.testing.assert_allclose(still.value[0], bounds.value[0], rtol=1e-9)
     bound, log_joint, _ = evaluate(after.model, data)
     np.testing.assert_allclose(bound.value, still.value[-1], rtol=1e-9)
@@ -76,12 +77,52 @@ def test_every_q_comes_to_rest_where_it_was_heading(trained):
     rest = train.settled(moved, data)
     still, long = after, bounds
     for _ in range(6):
-        still, long = train.run_block(still, data, jnp.asarray(0.0))
+        still, long = train.run_block(still, data, 0 * train.BOTH)
     assert rest.bound > float(bounds.value[-1])
     np.testing.assert_allclose(rest.bound, long.value[-1], atol=1e-2)
     np.testing.assert_allclose(rest.state.responsibilities, still.responsibilities, atol=1e-3)
     bound, *_ = evaluate(rest.state.model, data)
     np.testing.assert_allclose(bound.value, rest.bound, rtol=1e-9)
+
+
+def test_the_gate_can_move_alone(trained):
+    _, state, _ = trained
+    moved = train.run_block(state, begin()[1], RATE * train.GATE)[0].model
+    for before, after in zip(raw(state.model.groups), raw(moved.groups), strict=True):
+        np.testing.assert_array_equal(before, after)
+    pairs = list(zip(raw(state.model.gate), raw(moved.gate), strict=True))
+    assert pairs and not any(np.array_equal(before, after) for before, after in pairs)
+
+
+def raw(part):
+    """Hyperparameters of a part of a model."""
+    leaves = jax.tree.leaves(part, is_leaf=is_parameter)
+    return [np.asarray(leaf.raw) for leaf in leaves if is_parameter(leaf)]
+
+
+@pytest.mark.parametrize("gained", [True, False])
+def test_a_run_that_fell_goes_on_with_the_gate_alone(trained, monkeypatch, gained):
+    _, state, _ = trained
+    fell = train.Result(state, -5.0, np.array([-5.0, -9.0]), "converged", 0.005)
+    gate = train.Result(state, -4.0 if gained else -6.0, np.array([-6.0]), "converged", 0.01)
+    asked = []
+
+    def run(state, batch, parts=train.BOTH, **settings):
+        asked.append((list(parts), settings["max_iter"]))
+        settings["callback"](train.Progress("train", 0, 12, -5.0))
+        return fell if len(asked) == 1 else gate
+
+    monkeypatch.setattr(trainer, "train", run)
+    steps = []
+    runs = trainer.Trainer(begin()[1], 1e-3)
+    found = runs.train(state, 100, callback=lambda p: bool(steps.append(p.step)))
+    assert asked == [([1, 1], 100), ([0, 1], 98)] and steps == [12, 14]
+    assert found.bound == (-4.0 if gained else -5.0) and found.rate == 0.005
+    np.testing.assert_array_equal(found.trace, [-5.0, -9.0, -6.0])
+    # No more than the tolerance: the run has converged.
+    asked.clear()
+    fell = fell._replace(trace=np.array([-5.0, -5.0 - 1e-4]))
+    assert runs.train(state, 100) is fell and len(asked) == 1
 
 
 def test_the_same_inputs_give_the_same_outputs(trained):
@@ -94,7 +135,7 @@ def test_a_block_compiles_once_for_the_same_shapes(trained):
     compiled = train.run_block._cache_size()
     state, data = begin(seed=1)
     state, _ = block(state, data)
-    train.run_block(state, data._replace(y=data.y + 0.1), jnp.asarray(0.01))
+    train.run_block(state, data._replace(y=data.y + 0.1), 0.01 * train.BOTH)
     assert train.run_block._cache_size() == compiled
 
 

@@ -47,7 +47,7 @@ def own_functions(
     target: Float[np.ndarray, "N S"],
     stay: bool,
 ) -> list[Own]:
-    """Functions of every regime of a fitted model, for every state.
+    """Functions of every regime of a fitted model, for every state; targets may be NaN.
 
     With `stay`, the prior mean of a state is the state itself.
     """
@@ -68,16 +68,22 @@ def own_functions(
         rows = weight > _NEGLIGIBLE
         sure = weight > 0.5
         enough = weight.sum() >= _LEAST and np.any(sure)
-        if prior is None or not enough or np.any(np.ptp(target[sure], axis=0) == 0):
+        if prior is None or not enough or _some_constant(target[sure]):
             found.append(None)
             continue
-        columns = range(target.shape[1])
+        seen = rows[:, None] & ~np.isnan(target)
         parts = (
-            _single(model, prior, X[rows], target[rows, p], weight[rows], p if stay else None)
-            for p in columns
+            _single(model, prior, X[some], target[some, p], weight[some], p if stay else None)
+            for p, some in enumerate(seen.T)
         )
         found.append(tuple(parts))
     return found
+
+
+def _some_constant(target: Float[np.ndarray, "N S"]) -> bool:
+    """Whether a target has one value, or none that is known."""
+    known = [column[~np.isnan(column)] for column in target.T]
+    return any(len(np.unique(column)) < 2 for column in known)
 
 
 def _separable(prior: ProcessPrior) -> GP | DeepGP | None:

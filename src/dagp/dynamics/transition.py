@@ -16,6 +16,7 @@ from dagp.dynamics.paths import Rollout, next_moments, roll_out
 from dagp.dynamics.policy import Policy
 from dagp.dynamics.separate import Own, enough_inducing, own_functions
 from dagp.dynamics.steps import Frame, ModelDynamics
+from dagp.dynamics.stops import fit_past_stops
 from dagp.estimator import DAGP
 from dagp.files import modelfile
 from dagp.model.clutter import Noise
@@ -44,7 +45,8 @@ class TransitionModel(BaseEstimator):
         state. With `reset`, this is the prior mean of GPs that have no other.
     bounds : sequence of S pairs (low, high), default=None
         Known bounds of the states, at which trajectories stop; None in a pair, or instead of a
-        pair, is no bound.
+        pair, is no bound. If the number of regimes is to be found, states that are stopped at a
+        bound make no regime.
     periods : sequence of S floats or None, default=None
         Periods of states such as angles, None for the others; these states are between plus and
         minus half of their period.
@@ -147,7 +149,13 @@ class TransitionModel(BaseEstimator):
         amount = estimator.inducing
         if self.separate:
             estimator.set_params(inducing=enough_inducing(amount, priors, X, target.shape[1]))
-        self.model_ = estimator.fit(X, target, labels=labels).set_params(inducing=amount)
+        if labels is None:
+            shift = before if self.differences and reset is None else 0.0
+            ends = (np.broadcast_to(end - shift, target.shape) for end in (low, high))
+            target = fit_past_stops(estimator, X, target, *ends)
+        else:
+            estimator.fit(X, target, labels=labels)
+        self.model_ = estimator.set_params(inducing=amount)
         stay = self.differences and reset is not None
         joint: list[Own] = [None for _ in self.model_.processes_]
         self.own_ = own_functions(self.model_, priors, X, target, stay) if self.separate else joint

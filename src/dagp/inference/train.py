@@ -56,6 +56,10 @@ are larger than later ones by orders of magnitude, and a longer memory of them w
 that follow small."""
 STOCHASTIC_ADAM = optax.scale_by_adam(b1=0.9, b2=0.99, eps=_EPS)
 """For gradients of minibatches or samples."""
+Rates: TypeAlias = Float[Array, "2"] | Scalar
+"""Learning rates of functions and gate, or one for both."""
+BOTH, GATE = np.ones(2), np.array([0.0, 1.0])
+"""Parts of a model that a run trains, as factors of its learning rate."""
 ROUNDING = 1e-6
 """Gradients per data point below this are rounding errors, which Adam would scale up to full steps;
 results would then depend on the order of summation."""
@@ -241,11 +245,11 @@ def adam_step(
     moving: Any,
     gradient: Any,
     opt_state: Any,
-    rate: Scalar,
+    rate: Any,
     floor: Scalar | float = _EPS,
     adam: optax.GradientTransformation = ADAM,
 ) -> tuple[Any, Any]:
-    """One step of Adam; gradients far below `floor` have no effect."""
+    """One step of Adam; gradients far below `floor` have no effect. `rate` may be a tree."""
     gradient = jax.tree.map(
         lambda node: node.tied() if isinstance(node, DataAssociation) else node,
         gradient,
@@ -254,10 +258,11 @@ def adam_step(
     # Adam depends on the scale of a gradient only relative to its ε.
     gradient = jax.tree.map(lambda g: g * (_EPS / floor), gradient)
     updates, opt_state = adam.update(gradient, opt_state)
-    return jax.tree.map(lambda p, u: p - rate * u, moving, updates), opt_state
+    rates = rate if isinstance(rate, DataAssociation) else jax.tree.map(lambda _: rate, moving)
+    return jax.tree.map(lambda p, u, r: p - r * u, moving, updates, rates), opt_state
 
 
-def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO]:
+def step(state: State, batch: Batch, learning_rate: Rates) -> tuple[State, ELBO]:
     """Settle every q, then one Adam step on the hyperparameters, noise and inducing inputs."""
     mask = trainable(state.model)
     moving, rest = eqx.partition(state.model, mask)
@@ -277,13 +282,16 @@ def step(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO
 
     gradient, (rest, found, gate, bound) = jax.grad(loss, has_aux=True)(moving)
     floor = ROUNDING * jnp.sum(batch.weight)
-    moving, opt_state = adam_step(moving, gradient, state.opt_state, learning_rate, floor)
+    of_functions, of_gate = jnp.broadcast_to(learning_rate, (2,))
+    rates = jax.tree.map(lambda _: of_functions, moving)
+    rates = eqx.tree_at(lambda m: m.gate, rates, jax.tree.map(lambda _: of_gate, moving.gate))
+    moving, opt_state = adam_step(moving, gradient, state.opt_state, rates, floor)
     return State(eqx.combine(moving, rest), found, opt_state, gate), bound
 
 
 @program
 @gc_paused()
-def run_block(state: State, batch: Batch, learning_rate: Scalar) -> tuple[State, ELBO]:
+def run_block(state: State, batch: Batch, learning_rate: Rates) -> tuple[State, ELBO]:
     """`BLOCK` steps, and the ELBO of each (with the hyperparameters the step started from)."""
     return jax.lax.scan(lambda s, _: step(s, batch, learning_rate), state, length=BLOCK)
 
@@ -296,6 +304,7 @@ def train(
     tol: float,
     rate: float = LEARNING_RATE,
     block: Block = run_block,
+    parts: Any = BOTH,
     callback: Callback = no_callback,
     phase: str = "train",
     log: RunLog = NO_LOG,
@@ -327,7 +336,7 @@ def train(
         except StopIteration as end:
             log.append(end.value)
             return end.value
-        following, bounds = block(run.state, batch, np.asarray(run.rate))
+        following, bounds = block(run.state, batch, np.asarray(run.rate * parts))
         reply = following, np.asarray(bounds.value, np.float64)
 
 

@@ -1,14 +1,17 @@
 """Trainer: the common arguments of the training runs of one search."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
+from dagp.core.sharding import to_host
 from dagp.core.threads import concurrently, free_cores
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.train import (
+    BLOCK,
+    GATE,
     LEARNING_RATE,
     Callback,
     Progress,
@@ -18,6 +21,7 @@ from dagp.inference.train import (
     train,
 )
 from dagp.model.association import Batch
+from dagp.model.parameters import trainable
 
 LARGE = 3_000_000
 """Points times processes times inducing points above which runs come one after the other: arrays of
@@ -45,16 +49,36 @@ class Trainer(NamedTuple):
         rate: float = LEARNING_RATE,
         callback: Callback = no_callback,
     ) -> Result:
-        """Train a state; `callback` is called between blocks and may stop the run."""
-        return train(
-            state,
-            self.batch,
-            max_iter=max_iter,
-            tol=self.tol,
-            rate=rate,
-            callback=callback,
-            log=self.log,
+        """Train a state; `callback` is called between blocks and may stop the run.
+
+        A function that is almost without noise may be determined so sharply that Adam's steps only
+        lower the ELBO, and end a run in which the gate has hardly moved. It then goes on alone.
+        """
+        settings: dict[str, Any] = {"tol": self.tol, "log": self.log}
+        result = train(
+            state, self.batch, max_iter=max_iter, rate=rate, callback=callback, **settings
         )
+        done = len(result.trace)
+        if max_iter - done < BLOCK or not self._fell(result):
+            return result
+
+        def onwards(progress: Progress) -> bool:
+            return callback(progress._replace(step=done + progress.step))
+
+        settings |= {"parts": GATE, "callback": onwards}
+        more = train(result.state, self.batch, max_iter=max_iter - done, **settings)
+        trace = np.concatenate([result.trace, more.trace])
+        if not more.bound > result.bound:
+            return result._replace(trace=trace)
+        return more._replace(trace=trace, rate=result.rate)
+
+    def _fell(self, result: Result) -> bool:
+        """Whether a run with a gate ended because its last steps lowered the ELBO."""
+        if result.status != "converged" or not len(result.trace):
+            return False
+        total = float(np.sum(to_host(self.batch.weight)))
+        lost = result.bound - result.trace[-1] > self.tol * total
+        return lost and any(jax.tree.leaves(trainable(result.state.model).gate))
 
     def width(self, state: State) -> int:
         """Number of runs from such states that are worth computing at once."""

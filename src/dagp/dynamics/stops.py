@@ -1,0 +1,66 @@
+"""Regimes that are another one, stopped at a known bound.
+
+A state at its bound says that it would have gone as far or further, not where. Where a state can be
+predicted precisely, the rows in which it is stopped look like a regime of their own, and few of
+them would have to teach what the other states do there. If the number of regimes is to be found,
+such a regime is taken back: its states at a bound count as unknown, and the model is fitted again.
+"""
+
+import numpy as np
+from scipy.special import chdtri
+
+from dagp.core.typing import Bool, Float
+from dagp.estimator import DAGP
+
+_ROUNDS = 2
+"""Fits after the first: rows of a wall may be with one regime first and with another then."""
+_UNLIKELY = 1e-3
+"""Probability of rows of one regime to be told from it by chance."""
+_ROUNDING = 1e-9
+
+Targets = Float[np.ndarray, "N S"]
+
+
+def fit_past_stops(
+    estimator: DAGP, X: Float[np.ndarray, "N D"], target: Targets, low: Targets, high: Targets
+) -> Targets:
+    """Fit the estimator; the targets it was fitted to, unknown ones NaN.
+
+    The bounds of a row are those of its targets.
+    """
+    missing = estimator.missing
+    estimator.fit(X, target)
+    for _ in range(_ROUNDS if estimator.n_processes == "auto" and target.shape[1] > 1 else 0):
+        stopped = stopped_targets(estimator, X, target, low, high)
+        if not stopped.any():
+            break
+        target = np.where(stopped, np.nan, target)
+        estimator.set_params(missing="drop").fit(X, target)
+    estimator.set_params(missing=missing)
+    return target
+
+
+def stopped_targets(
+    model: DAGP, X: Float[np.ndarray, "N D"], target: Targets, low: Targets, high: Targets
+) -> Bool[np.ndarray, "N S"]:
+    """Targets at a bound, in regimes that are another one stopped there.
+
+    These are regimes most of whose rows are at a bound in some targets, but not in all, whose other
+    targets are ordinary ones of another regime, and which that regime would have led to the bound.
+    """
+    at_bound = np.isclose(target, low, _ROUNDING) | np.isclose(target, high, _ROUNDING)
+    owner, found = model.assignment_, np.zeros_like(at_bound)
+    used = [k for k in range(len(model.processes_)) if np.any(owner == k)]
+    ends = {k: np.mean(at_bound[owner == k], axis=0) > 0.5 for k in used}
+    mixture = model.predict_mixture(X)
+    for k in used:
+        if not ends[k].any() or ends[k].all():
+            continue
+        rows = (owner == k) & at_bound[:, ends[k]].all(axis=1)
+        most = chdtri(np.sum(rows) * np.sum(~ends[k]), _UNLIKELY)
+        for j in (j for j in used if not np.any(ends[j] & ends[k])):
+            other = mixture[rows].marginal(j)
+            error = np.clip(other.mean(), low[rows], high[rows]) - target[rows]
+            if np.sum(error**2 / other.variance()) < most:
+                found |= rows[:, None] & ends[k]
+    return found
