@@ -7,15 +7,16 @@ such a regime is taken back: its states at a bound count as unknown, and the mod
 """
 
 import numpy as np
-from scipy.special import chdtri
 
 from dagp.core.typing import Bool, Float
 from dagp.estimator import DAGP
 
 _ROUNDS = 2
 """Fits after the first: rows of a wall may be with one regime first and with another then."""
-_UNLIKELY = 1e-3
-"""Probability of rows of one regime to be told from it by chance."""
+_PRECISE = 0.05
+"""Standard deviation, in spreads of a state, of a precise prediction. A state with more noise is
+also stopped by chance, and what happens at its bound is news."""
+_ALMOST_ALL = 0.9
 _ROUNDING = 1e-9
 
 Targets = Float[np.ndarray, "N S"]
@@ -45,22 +46,24 @@ def stopped_targets(
 ) -> Bool[np.ndarray, "N S"]:
     """Targets at a bound, in regimes that are another one stopped there.
 
-    These are regimes most of whose rows are at a bound in some targets, but not in all, whose other
-    targets are ordinary ones of another regime, and which that regime would have led to the bound.
+    These are regimes most of whose rows are at a bound in some targets, but not in all, and another
+    regime, which predicts these targets precisely, would have led almost all rows to the bound. If
+    the other targets differ, a fit without the stopped ones finds the regime again.
     """
     at_bound = np.isclose(target, low, _ROUNDING) | np.isclose(target, high, _ROUNDING)
     owner, found = model.assignment_, np.zeros_like(at_bound)
     used = [k for k in range(len(model.processes_)) if np.any(owner == k)]
     ends = {k: np.mean(at_bound[owner == k], axis=0) > 0.5 for k in used}
-    mixture = model.predict_mixture(X)
+    mixture, spread = model.predict_mixture(X), np.nanstd(target, axis=0)
     for k in used:
         if not ends[k].any() or ends[k].all():
             continue
         rows = (owner == k) & at_bound[:, ends[k]].all(axis=1)
-        most = chdtri(np.sum(rows) * np.sum(~ends[k]), _UNLIKELY)
         for j in (j for j in used if not np.any(ends[j] & ends[k])):
             other = mixture[rows].marginal(j)
-            error = np.clip(other.mean(), low[rows], high[rows]) - target[rows]
-            if np.sum(error**2 / other.variance()) < most:
+            error = np.abs(np.clip(other.mean(), low[rows], high[rows]) - target[rows])
+            std = np.sqrt(other.variance())
+            led_there = (error <= 3 * std) & (std < _PRECISE * spread)
+            if np.mean(led_there[:, ends[k]].all(axis=1)) > _ALMOST_ALL:
                 found |= rows[:, None] & ends[k]
     return found
