@@ -36,6 +36,20 @@ def test_functions_of_equal_priors_are_joined_but_not_exchanged():
     assert orders == [(0, 1)]
 
 
+def test_every_two_functions_of_equal_priors_are_joined_once():
+    # Under other numbers the same arrangements would be trained again, K times as many.
+    found, ways = arrangements([GP(noise_gp=GP()) for _ in range(4)])
+    assert len(ways) == 1 + 4 * 3 / 2
+    assert all(way.order == [0, 1, 2, 3] for way in ways)
+    joined = set()
+    for way in ways[1:]:
+        (gone,) = np.flatnonzero(np.all(way.given == 0, axis=0))
+        (taker,) = np.flatnonzero(np.any(way.given > found, axis=0))
+        assert found[:, gone].sum() < found[:, taker].sum()
+        joined.add(frozenset((int(gone), int(taker))))
+    assert len(joined) == 6
+
+
 @pytest.mark.parametrize(
     ("priors", "labels"),
     [

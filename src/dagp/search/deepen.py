@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -111,33 +111,44 @@ def _arrangements(problem: Problem, found: Float[np.ndarray, "N K"]) -> Iterator
     """As found; with another process in the place of one with a noise GP; and with all data of a
     second process in that place. Labels fix the order."""
     labelled = bool(np.any(problem.sample.labels >= 0))
+    priors, shares = problem.priors, found.sum(axis=0)
     functions = [k for k, clutter in enumerate(problem.clutter) if not clutter]
-    varying = [k for k in functions if getattr(problem.priors[k], "noise_gp", None) is not None]
+    varying = [k for k in functions if getattr(priors[k], "noise_gp", None) is not None]
     yield Arrangement(list(range(problem.n_processes)), found)
     for place in varying if not labelled else []:
+        # Exchanged with one of the same prior, a process is the same under another number.
+        alike = {k for k in functions if k != place and _alike(priors[k], priors[place])}
         for k in functions:
-            if not _interchangeable(problem.priors[place], problem.priors[k]):
+            if k in alike or not _interchangeable(priors[place], priors[k]):
                 continue
             order = list(range(problem.n_processes))
             order[place], order[k] = k, place
             arranged = found[:, order]
             if k not in varying:
                 yield Arrangement(order, arranged)
+            # Of two of the same prior, the larger takes over.
+            smaller = {other for other in alike if (shares[other], other) < (shares[place], place)}
             for other in functions:
-                if other != place:
+                if other != place and (other not in alike or k != place or other in smaller):
                     given = arranged.copy()
                     given[:, place] += given[:, other]
                     given[:, other] = 0.0
                     yield Arrangement(order, given)
 
 
-def _interchangeable(one: ProcessPrior, other: ProcessPrior) -> bool:
-    """Whether two priors differ only in their noise GPs."""
+def _alike(one: Any, other: Any, but: frozenset[str] = frozenset()) -> bool:
+    """Whether two settings are the same object or word, or priors alike but for some fields."""
+    if one is other or (isinstance(one, str) and one == other):
+        return True
     if type(one) is not type(other) or not dataclasses.is_dataclass(one):
         return False
-    names = {field.name for field in dataclasses.fields(one)} - {"noise_gp"}
-    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
-    return all(a is b or (isinstance(a, str) and a == b) for a, b in pairs)
+    names = {field.name for field in dataclasses.fields(one)} - but
+    return all(_alike(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def _interchangeable(one: ProcessPrior, other: ProcessPrior) -> bool:
+    """Whether two priors differ only in their noise GPs."""
+    return _alike(one, other, but=frozenset({"noise_gp"}))
 
 
 def _equal(one: DataAssociation, other: DataAssociation) -> bool:
