@@ -101,28 +101,38 @@ def raw(part):
 
 
 @pytest.mark.parametrize("gained", [True, False])
-def test_a_run_that_fell_goes_on_with_the_gate_alone(trained, monkeypatch, gained):
+def test_where_a_run_has_converged_the_gate_may_go_on_alone(trained, monkeypatch, gained):
     _, state, _ = trained
-    fell = train.Result(state, -5.0, np.array([-5.0, -9.0]), "converged", 0.005)
-    gate = train.Result(state, -4.0 if gained else -6.0, np.array([-6.0]), "converged", 0.01)
-    asked = []
+    whole = train.Result(state, -5.0, np.array([-5.0, -9.0]), "converged", 0.005)
+    first = train.Result(state, -4.0 if gained else -5.0, np.array([-6.0]), "budget", 0.05)
+    rest = train.Result(state, -3.0, np.array([-3.0]), "converged", 0.01)
+    answers, asked, steps = [whole, first, rest], [], []
 
-    def run(state, batch, parts=train.BOTH, **settings):
+    def run(state, batch, parts=train.BOTH, callback=train.no_callback, **settings):
         asked.append((list(parts), settings["max_iter"]))
-        settings["callback"](train.Progress("train", 0, 12, -5.0))
-        return fell if len(asked) == 1 else gate
+        callback(train.Progress("train", 0, 12, -5.0))
+        return answers[len(asked) - 1]
 
     monkeypatch.setattr(trainer, "train", run)
-    steps = []
     runs = trainer.Trainer(begin()[1], 1e-3)
     found = runs.train(state, 100, callback=lambda p: bool(steps.append(p.step)))
-    assert asked == [([1, 1], 100), ([0, 1], 98)] and steps == [12, 14]
-    assert found.bound == (-4.0 if gained else -5.0) and found.rate == 0.005
-    np.testing.assert_array_equal(found.trace, [-5.0, -9.0, -6.0])
-    # No more than the tolerance: the run has converged.
-    asked.clear()
-    fell = fell._replace(trace=np.array([-5.0, -5.0 - 1e-4]))
-    assert runs.train(state, 100) is fell and len(asked) == 1
+    whole_run, one_block, others = ([1, 1], 100), ([0, 1], train.BLOCK), ([0, 1], 98)
+    if not gained:
+        assert found is whole and asked == [whole_run, one_block] and steps == [12]
+        return
+    assert asked == [whole_run, one_block, others] and steps == [12, 14]
+    assert (found.bound, found.rate, found.status) == (-3.0, 0.005, "converged")
+    np.testing.assert_array_equal(found.trace, [-5.0, -9.0, -6.0, -3.0])
+
+
+@pytest.mark.parametrize(("status", "max_iter"), [("budget", 100), ("converged", 20)])
+def test_the_gate_does_not_go_on_after_a_budget(trained, monkeypatch, status, max_iter):
+    _, state, _ = trained
+    whole = train.Result(state, -5.0, np.array([-5.0]), status, 0.005)
+    asked = []
+    monkeypatch.setattr(trainer, "train", lambda *_, **given: asked.append(given) or whole)
+    assert trainer.Trainer(begin()[1], 1e-3).train(state, max_iter) is whole
+    assert len(asked) == 1
 
 
 def test_the_same_inputs_give_the_same_outputs(trained):

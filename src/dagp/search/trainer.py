@@ -26,6 +26,8 @@ from dagp.model.parameters import trainable
 LARGE = 3_000_000
 """Points times processes times inducing points above which runs come one after the other: arrays of
 a step then take about half a gigabyte, and its products are large enough to be divided."""
+GATE_RATE = 0.05
+"""Learning rate with which a gate goes on alone."""
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
@@ -51,34 +53,31 @@ class Trainer(NamedTuple):
     ) -> Result:
         """Train a state; `callback` is called between blocks and may stop the run.
 
-        A function that is almost without noise may be determined so sharply that Adam's steps only
-        lower the ELBO, and end a run in which the gate has hardly moved. It then goes on alone.
+        A function that is almost without noise may be determined so sharply that Adam's steps gain
+        nothing, and end a run in which the gate has hardly moved. So where a run has converged, the
+        gate takes a block of steps alone, and goes on if that gains something.
         """
         settings: dict[str, Any] = {"tol": self.tol, "log": self.log}
         result = train(
             state, self.batch, max_iter=max_iter, rate=rate, callback=callback, **settings
         )
         done = len(result.trace)
-        if max_iter - done < BLOCK or not self._fell(result):
+        if result.status != "converged" or max_iter - done < 2 * BLOCK or not _has_gate(result):
             return result
 
         def onwards(progress: Progress) -> bool:
             return callback(progress._replace(step=done + progress.step))
 
-        settings |= {"parts": GATE, "callback": onwards}
-        more = train(result.state, self.batch, max_iter=max_iter - done, **settings)
-        trace = np.concatenate([result.trace, more.trace])
-        if not more.bound > result.bound:
-            return result._replace(trace=trace)
-        return more._replace(trace=trace, rate=result.rate)
-
-    def _fell(self, result: Result) -> bool:
-        """Whether a run with a gate ended because its last steps lowered the ELBO."""
-        if result.status != "converged" or not len(result.trace):
-            return False
-        total = float(np.sum(to_host(self.batch.weight)))
-        lost = result.bound - result.trace[-1] > self.tol * total
-        return lost and any(jax.tree.leaves(trainable(result.state.model).gate))
+        settings |= {"parts": GATE, "rate": GATE_RATE}
+        first = train(result.state, self.batch, max_iter=BLOCK, **settings)
+        if not first.bound > result.bound + self.tol * float(np.sum(to_host(self.batch.weight))):
+            return result
+        more = train(
+            first.state, self.batch, max_iter=max_iter - done, callback=onwards, **settings
+        )
+        trace = np.concatenate([result.trace, first.trace, more.trace])
+        best = max(first, more, key=lambda run: run.bound)
+        return best._replace(trace=trace, rate=result.rate, status=more.status)
 
     def width(self, state: State) -> int:
         """Number of runs from such states that are worth computing at once."""
@@ -110,3 +109,8 @@ class Trainer(NamedTuple):
         """Call the user's callback; StopSearchError if it returns true."""
         if self.callback(progress):
             raise StopSearchError
+
+
+def _has_gate(result: Result) -> bool:
+    """Whether there is a gate with hyperparameters."""
+    return any(jax.tree.leaves(trainable(result.state.model).gate))
