@@ -56,7 +56,7 @@ def maximise(
     """Maximise an objective over the trainable parameters of a model until it converges."""
     state = AdamState(model, ADAM.init(eqx.filter(model, trainable(model))))
     block = functools.partial(_block, objective)
-    return train(state, batch, max_iter=max_iter, tol=tol, block=block, parts=1.0)
+    return train(state, batch, max_iter=max_iter, tol=tol, block=block)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -11,6 +11,7 @@ from dagp.core.threads import concurrently, free_cores
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.train import (
     BLOCK,
+    BOTH,
     GATE,
     LEARNING_RATE,
     Callback,
@@ -57,7 +58,7 @@ class Trainer(NamedTuple):
         nothing, and end a run in which the gate has hardly moved. So where a run has converged, the
         gate takes a block of steps alone, and goes on if that gains something.
         """
-        settings: dict[str, Any] = {"tol": self.tol, "log": self.log}
+        settings: dict[str, Any] = {"tol": self.tol, "log": self.log, "parts": BOTH}
         result = train(
             state, self.batch, max_iter=max_iter, rate=rate, callback=callback, **settings
         )
