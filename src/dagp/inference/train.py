@@ -313,8 +313,8 @@ def train(
 
     A block that gains less than `tol` per data point, or less than it loses in between, lowers the
     learning rate; at the smallest rate, one that gains less than `tol` means convergence. A block
-    that ends in NaN, or far below its start, is repeated at a lower rate. `parts` are factors of the
-    rate. Returns the best state, or the result in the `log` if there is one.
+    that ends in NaN, or far below its start, is repeated at a lower rate. `parts` are factors of
+    the rate. Returns the best state, or the result in the `log` if there is one.
     """
     known, run = log.replay(Result, LoopState, state)
     if known is not None:
