@@ -65,6 +65,7 @@ def test_a_reset_at_a_corner_stays():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*leave the training data")
 def test_walls_are_no_regimes_and_trajectories_stop_at_them():
     rng = np.random.default_rng(1)
     states, actions = rng.uniform(0, 1, (250, 2)), rng.uniform(-1, 1, (250, 1))
