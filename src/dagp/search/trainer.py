@@ -62,23 +62,23 @@ class Trainer(NamedTuple):
         result = train(
             state, self.batch, max_iter=max_iter, rate=rate, callback=callback, **settings
         )
-        done = len(result.trace)
-        if result.status != "converged" or max_iter - done < 2 * BLOCK or not _has_gate(result):
+        left = max_iter - len(result.trace)
+        if result.status != "converged" or left < 2 * BLOCK or not _has_gate(result):
             return result
-
-        def onwards(progress: Progress) -> bool:
-            return callback(progress._replace(step=done + progress.step))
-
         settings |= {"parts": GATE, "rate": GATE_RATE}
         first = train(result.state, self.batch, max_iter=BLOCK, **settings)
         if not first.bound > result.bound + self.tol * float(np.sum(to_host(self.batch.weight))):
             return result
-        more = train(
-            first.state, self.batch, max_iter=max_iter - done, callback=onwards, **settings
-        )
-        trace = np.concatenate([result.trace, first.trace, more.trace])
+        trace = np.concatenate([result.trace, first.trace])
+
+        def onwards(progress: Progress) -> bool:
+            return callback(progress._replace(step=len(trace) + progress.step))
+
+        settings |= {"max_iter": max_iter - len(trace), "callback": onwards}
+        more = train(first.state, self.batch, **settings)
         best = max(first, more, key=lambda run: run.bound)
-        return best._replace(trace=trace, rate=result.rate, status=more.status)
+        joined = np.concatenate([trace, more.trace])
+        return best._replace(trace=joined, rate=result.rate, status=more.status)
 
     def width(self, state: State) -> int:
         """Number of runs from such states that are worth computing at once."""
