@@ -1,10 +1,13 @@
 """Mean functions in the user's units and in standardised ones."""
 
+import dataclasses
+
+import equinox as eqx
 import numpy as np
 import pytest
 from reference import setting
 
-from dagp import means
+from dagp import DAGP, fixed, means
 from dagp.model.gp import GP
 from dagp.model.means import Centred, InUnits
 
@@ -49,11 +52,59 @@ def test_a_process_takes_its_mean_in_the_users_units_and_else_the_centre_of_the_
     np.testing.assert_allclose(marginals.mean * Y_UNIT + Y_CENTRE, np.tile(Y_CENTRE, (6, 1)))
 
 
-@pytest.mark.parametrize("mean", [means.Linear(), means.Constant(), means.Linear(slope=[3.0])])
-def test_a_mean_begins_at_the_data(mean):
-    """Outputs a thousand of their spreads from zero, inputs as far from it."""
-    centre, unit = np.array([1e4]), np.array([2.0])
-    started = mean.in_units(unit, 10.0).through(centre, 1e6)
-    np.testing.assert_allclose(started(centre[None]), 1e6)
-    stated = means.Linear(slope=[1.0], intercept=5.0).in_units(unit, 10.0).through(centre, 1e6)
-    np.testing.assert_allclose(stated(np.array([[2.0]])), 7.0)
+FAR_X, FAR_Y = np.array([1e9]), np.array([1e6])
+FAR_UNITS = {"x_centre": FAR_X, "x_unit": np.array([2.0]), "y_centre": FAR_Y, "y_unit": [10.0]}
+
+
+def built_far_away(mean):
+    """The mean of a process built for data many of their spreads from zero, and its values at the
+    standardised inputs 0 and 1, in the user's units."""
+    there = setting(np.array([[0.0], [1.0]]), **{k: np.asarray(v) for k, v in FAR_UNITS.items()})
+    built = GP(mean=mean).build(there).latent.mean
+    return built, np.ravel(built(np.array([[0.0], [1.0]]))) * 10.0 + FAR_Y
+
+
+@pytest.mark.parametrize(
+    ("mean", "expected"),
+    [
+        (means.Linear(), [1e6, 1e6]),
+        (means.Constant(), [1e6, 1e6]),
+        (means.Linear(slope=[3.0]), [1e6, 1e6 + 6.0]),
+        (means.Linear(slope=[1.0], intercept=5.0), [1e9 + 5.0, 1e9 + 7.0]),
+        (means.Constant(3.0), [3.0, 3.0]),
+        (means.Linear(slope=[1.0], intercept=fixed(5.0, support="real")), [1e9 + 5.0, 1e9 + 7.0]),
+    ],
+)
+def test_a_mean_begins_at_the_data_or_where_the_user_says(mean, expected):
+    np.testing.assert_allclose(built_far_away(mean)[1], expected, rtol=1e-12)
+
+
+def test_a_line_is_learned_as_level_and_slope_at_the_centre_of_the_data():
+    """A step of its slope turns it there, and does not throw it off the data."""
+    built, before = built_far_away(means.Linear())
+    slope = built.mean.slope
+    turned = eqx.tree_at(
+        lambda m: m.mean.slope, built, dataclasses.replace(slope, raw=slope.raw + 0.1)
+    )
+    after = np.ravel(turned(np.array([[0.0], [1.0]]))) * 10.0 + FAR_Y
+    np.testing.assert_allclose(after - before, [0.0, 1.0], atol=1e-6)
+
+
+def test_a_line_has_a_slope_for_each_input():
+    here = setting(X, outputs=1)
+    assert np.shape(GP(mean=means.Linear()).build(here).latent.mean.mean.slope.raw) == (2,)
+
+
+def test_a_fit_with_a_line_does_not_depend_on_where_zero_is():
+    """Seconds since 1970: the line over an hour of them, and beyond."""
+    rng = np.random.default_rng(0)
+    seconds = rng.uniform(0, 3600, (60, 1))
+    y = 3 + 2e-3 * seconds[:, 0] + 0.1 * rng.standard_normal(60)
+    later = np.array([[7200.0]])
+    near, far = (
+        DAGP(processes=[GP(mean=means.Linear())], random_state=0).fit(zero + seconds, y)
+        for zero in (0.0, 1.7e9)
+    )
+    assert far.lower_bound_ == pytest.approx(near.lower_bound_, abs=0.1)
+    np.testing.assert_allclose(far.predict(1.7e9 + later), near.predict(later), atol=0.05)
+    np.testing.assert_allclose(near.predict(later), 3 + 2e-3 * 7200, atol=0.2)

@@ -319,6 +319,8 @@ def _mean_in_units(mean: Mean | None, context: BuildContext) -> Mean:
     if mean is None:
         return Centred()
     scaled = mean.in_units(context.x_unit, float(np.mean(context.y_unit)))
-    # At zero in the user's units, optimisation would begin as far from the data as these lie.
-    scaled = scaled.through(np.asarray(context.x_centre), float(np.mean(context.y_centre)))
-    return InUnits(scaled, context.x_centre, context.x_unit, context.y_centre, context.y_unit)
+    x, y = np.asarray(context.x_centre), np.asarray(context.y_centre)
+    near = scaled.seen_from(x, float(np.mean(y)))
+    if near is None:
+        return InUnits(scaled, x, context.x_unit, y, context.y_unit)
+    return InUnits(near, np.zeros_like(x), context.x_unit, y - np.mean(y), context.y_unit)

@@ -1,6 +1,7 @@
 """Mean functions of a GP prior, in the user's units."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -21,6 +22,12 @@ def _real(name: str) -> Callable[[ParameterLike], Parameter]:
     return convert
 
 
+def _moved(level: Parameter, by: float) -> Parameter:
+    """A level with a number of the user's units added, or zero where the user gave none."""
+    raw = 0.0 if level.automatic else np.asarray(level.raw, np.float64) + by / level.unit
+    return dataclasses.replace(level, raw=np.asarray(raw, np.float64))
+
+
 class Mean(eqx.Module):
     """Mean function: maps inputs (N, D) to an array that broadcasts to outputs (N, P)."""
 
@@ -32,9 +39,14 @@ class Mean(eqx.Module):
         """The same function, with parameters scaled to these units for the optimiser."""
         return self
 
-    def through(self, x: np.ndarray, y: float) -> "Mean":
-        """The function that begins at this point, as far as the user gave no other values."""
-        return self
+    def seen_from(self, x: np.ndarray, y: float) -> "Mean | None":
+        """μ(x + ·) − y, by parameters of its own; None where these cannot express it.
+
+        Seen from the centre of the data, a line is level and slope there, which may be learned one
+        by one. Its value at zero may lie far away, and hangs on the slope. What the user did not
+        give begins at that point.
+        """
+        return None
 
 
 @storable("mean/Zero")
@@ -72,8 +84,8 @@ class Constant(Mean):
     def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Constant":
         return Constant(self.constant.in_units(y_unit))
 
-    def through(self, x: np.ndarray, y: float) -> "Constant":
-        return Constant(self.constant.starting_at(y / self.constant.unit))
+    def seen_from(self, x: np.ndarray, y: float) -> "Constant | None":
+        return Constant(_moved(self.constant, -y)) if self.constant.tie is None else None
 
 
 @storable("mean/Linear")
@@ -101,12 +113,17 @@ class Linear(Mean):
         return (X @ slope + self.intercept.in_user_units)[:, None]
 
     def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Linear":
-        return Linear(self.slope.in_units(y_unit / x_unit), self.intercept.in_units(y_unit))
+        slope = self.slope.in_units(y_unit / x_unit)
+        # One for each input, also where the user gave one number or none.
+        each = np.broadcast_to(slope.raw, np.broadcast_shapes(np.shape(slope.raw), x_unit.shape))
+        return Linear(dataclasses.replace(slope, raw=each), self.intercept.in_units(y_unit))
 
-    def through(self, x: np.ndarray, y: float) -> "Linear":
+    def seen_from(self, x: np.ndarray, y: float) -> "Linear | None":
+        if self.intercept.frozen or self.intercept.tie is not None:
+            return None
         # With NumPy: inputs may be too large for single precision.
         rise = np.sum(np.asarray(self.slope.raw, np.float64) * self.slope.unit * x)
-        return Linear(self.slope, self.intercept.starting_at((y - rise) / self.intercept.unit))
+        return Linear(self.slope, _moved(self.intercept, rise - y))
 
 
 @storable("mean/Identity")
