@@ -93,3 +93,9 @@ def test_left_out_errors_are_those_of_fits_without_the_row():
     for rows in ([True, True, True], [False, True, True]):
         expected = np.mean(np.abs(y[:, 0] - others)[rows])
         assert np.isclose(left_out_error(problem, own, np.array(rows)), expected)
+
+
+def test_rows_that_the_user_says_are_clutter_are():
+    problem, own = solution(0.1 * RNG.standard_normal(10))
+    problem.sample.labels[:4] = 1
+    assert np.array_equal(np.flatnonzero(unlike_clutter(problem, own)), np.arange(4, 10))

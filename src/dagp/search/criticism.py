@@ -31,11 +31,11 @@ def unlike_clutter(problem: Problem, solution: Exact) -> Bool[np.ndarray, " N"]:
     Outputs of clutter rows are a mixture of clutter and of errors with a common variance, whose
     width and share maximise the likelihood. Where that is better than clutter alone by more than
     its two parameters cost (BIC), rows that are more likely errors are returned. There is one
-    function, and one clutter process; else no row is.
+    function, and one clutter process; else no row is. Nor is one that the user says is clutter.
     """
     clutter, size = np.array(problem.clutter), len(problem.sample.X)
     found = to_host(solution.responsibilities)[:size]
-    rows = found @ clutter > 0.5
+    rows = (found @ clutter > 0.5) & (problem.sample.labels < 0)
     known = solution.given
     if clutter.sum() != 1 or len(clutter) != 2 or known is None or not rows.any():
         return np.zeros(size, bool)

@@ -180,6 +180,8 @@ def _with_clutter_that_is_clutter(
         begun = Exact(best.model, shard_rows(given))
         begun = fit_exact(begun, barred.batch, trainer.tol, TRIAL_ROUNDS)
         trial = _trained(problem, contender, barred, begun)
+        if trial.given is None:  # there is no such solution
+            break
         before, after = (left_out_error(problem, s, judged | more) for s in (best, trial))
         if not after < before:
             break
