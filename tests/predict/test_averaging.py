@@ -7,8 +7,9 @@ import pytest
 
 from dagp import DAGP, GP, DeepGP, Noise, datasets, fixed
 from dagp.kernels import SquaredExponential
+from dagp.model.variational import NaturalGaussian
 from dagp.predict import averaging
-from dagp.predict.averaging import _inverse, _settings
+from dagp.predict.averaging import _inverse, _settings, _with
 
 QUICK = {"n_init": 1, "tol": 1e-3, "random_state": 0}
 
@@ -179,3 +180,34 @@ def test_a_setting_far_better_than_the_approximation_says_has_a_bounded_weight(m
     best.state.responsibilities = None
     laplace = SimpleNamespace(best=best, layout=None, directions=lambda: np.eye(1))
     assert [weight for weight, _ in _settings(laplace, None)] == pytest.approx([1 / 3, 1 / 3])
+
+
+def enlarged(precision, more, mean):
+    """Precision and shift of a q after its covariance is enlarged."""
+    q = NaturalGaussian(precision[None, None], (precision @ mean)[None, None])
+    holder = SimpleNamespace(
+        function=SimpleNamespace(layers=[SimpleNamespace(q=q)]), with_function_q=lambda q: q
+    )
+    after = _with(holder, more[None, None])
+    return np.asarray(after.precision)[0, 0], np.asarray(after.shift)[0, 0]
+
+
+def test_a_covariance_is_enlarged_around_the_same_mean():
+    rng = np.random.default_rng(0)
+    A, B, mean = rng.normal(size=(5, 5)), rng.normal(size=(5, 2)), rng.normal(size=5)
+    precision, more = np.eye(5) + A @ A.T, B @ B.T
+    after, shift = enlarged(precision, more, mean)
+    np.testing.assert_allclose(np.linalg.inv(after), np.linalg.inv(precision) + more, atol=1e-9)
+    np.testing.assert_allclose(np.linalg.solve(after, shift), mean)
+
+
+def test_the_precision_of_a_function_almost_without_noise_stays_positive():
+    """Of fifteen decimal digits, rounding leaves nothing of what the data do not determine."""
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.normal(size=(60, 60)))[0]
+    precision = (vectors * np.geomspace(1.0, 3e15, 60)) @ vectors.T
+    B = rng.normal(size=(60, 60))
+    after, _ = enlarged((precision + precision.T) / 2, B @ B.T, rng.normal(size=60))
+    values = np.linalg.eigvalsh(after)
+    assert values[0] > -60 * np.finfo(float).eps * values[-1]
+    assert np.all(np.isfinite(NaturalGaussian(after[None], np.zeros((1, 60))).mean_and_root()[1]))

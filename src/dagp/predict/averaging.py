@@ -96,21 +96,23 @@ def averaged(posterior: Posterior, result: Result, sample: Sample, batch: Batch)
         trained = Posterior(jax.tree.map(np.asarray, found.best.state.model), units, dtype)
         shares = to_host(found.best.state.responsibilities).astype(np.float64)
         stds = jax.tree.map(np.asarray, found.stds())
-    wider = widened(trained, sample, batch)
+    wider, usual = widened(trained, sample, batch), _infinite_numbers(posterior.model)
+    if _infinite_numbers((wider.model, more)) > usual:
+        # Too few points, or too far apart, to settle functions at other hyperparameters.
+        return None
     groups = tuple(
         group if add is None else _with(group, add)
         for group, add in zip(wider.model.groups, more, strict=True)
     )
     model = DataAssociation(groups, wider.model.gate, wider.model.members)
-    if _infinite_numbers(model) > _infinite_numbers(posterior.model):
-        # Too few points, or too far apart, to settle functions at other hyperparameters.
+    if _infinite_numbers(model) > usual:
         return None
     log_stds = [_log_stds(stds.process(k)) for k in range(stds.n_processes)]
     return Averaged(Posterior(model, units, dtype), trained, shares[: len(sample.X)], log_stds)
 
 
-def _infinite_numbers(model: DataAssociation) -> int:
-    return sum(np.sum(~np.isfinite(leaf)) for leaf in jax.tree.leaves(model))
+def _infinite_numbers(tree: Any) -> int:
+    return sum(np.sum(~np.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
 
 
 def _log_stds(process: Process) -> dict[str, np.ndarray]:
@@ -128,7 +130,7 @@ def _log_stds(process: Process) -> dict[str, np.ndarray]:
 
 
 def _variance_between(found: Laplace, batch: Batch) -> list[Float[np.ndarray, "G P M M"] | None]:
-    """What uncertain hyperparameters add to the covariance of every q."""
+    """What uncertain hyperparameters add to the covariance of every q, rounding aside."""
     best = found.best
     here = _functions(best.state.model, batch.X)
     inverses = [None if at is None else _inverse(to_host(at.basis)) for at in here]
@@ -140,7 +142,7 @@ def _variance_between(found: Laplace, batch: Batch) -> list[Float[np.ndarray, "G
                 continue
             change = weight * _change(inverse, at, moved)
             total[g] = change if total[g] is None else total[g] + change
-    return [None if add is None else _positive(add) for add in total]
+    return total
 
 
 def _settings(found: Laplace, batch: Batch) -> Iterator[tuple[float, DataAssociation]]:
@@ -194,10 +196,11 @@ def _change(
     return change
 
 
-def _positive(change: Float[np.ndarray, "G P M M"]) -> Float[np.ndarray, "G P M M"]:
-    """The part that adds to a covariance: averages are not narrower than the best setting."""
+def _root(change: Float[np.ndarray, "G P M M"]) -> Float[np.ndarray, "G P M M"]:
+    """Root D of the part ``D Dᵀ`` that adds to a covariance: averages are not narrower than the
+    best setting."""
     values, vectors = np.linalg.eigh((change + np.swapaxes(change, -1, -2)) / 2)
-    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
 def _with(group: Process, more: Float[np.ndarray, "G P M M"]) -> Process:
@@ -205,10 +208,16 @@ def _with(group: Process, more: Float[np.ndarray, "G P M M"]) -> Process:
     assert group.function is not None
     q = group.function.layers[-1].q.as_natural()
     before, shift = np.asarray(q.precision, np.float64), np.asarray(q.shift, np.float64)
-    mean = np.linalg.solve(before, shift[..., None])
-    # (Λ⁻¹ + C)⁻¹ = Λ (I + C Λ)⁻¹, without the inverse of an ill-conditioned precision.
-    eye = np.eye(before.shape[-1])
-    after = np.swapaxes(np.linalg.solve(np.swapaxes(eye + more @ before, -1, -2), before), -1, -2)
-    after = (after + np.swapaxes(after, -1, -2)) / 2
+    values, vectors = np.linalg.eigh(before)
+    # Rounding may have left less than the precision of the prior.
+    values = np.maximum(values, 1.0)[..., None, :]
+    mean = vectors @ (np.swapaxes(vectors / values, -1, -2) @ shift[..., None])
+    # (Λ⁻¹ + D Dᵀ)⁻¹ = R (I + FᵀF)⁻¹ Rᵀ for Λ = R Rᵀ and F = DᵀR. Precisions of functions almost
+    # without noise are ill-conditioned: products are factored by QR, before they are formed.
+    root = vectors * np.sqrt(values)
+    eye = np.broadcast_to(np.eye(shift.shape[-1]), root.shape)
+    upper = np.linalg.qr(np.concatenate([eye, np.swapaxes(_root(more), -1, -2) @ root], -2), "r")
+    half = np.linalg.solve(np.swapaxes(upper, -1, -2), np.swapaxes(root, -1, -2))
+    after = np.swapaxes(half, -1, -2) @ half
     shift = (after @ mean)[..., 0].astype(q.shift.dtype)
     return group.with_function_q(NaturalGaussian(after.astype(q.precision.dtype), shift))
