@@ -8,7 +8,7 @@ import pytest
 
 from dagp import DAGP
 from dagp.dynamics import TransitionModel
-from dagp.dynamics.stops import stopped_targets
+from dagp.dynamics.stops import fit_past_stops, stopped_targets
 from dagp.predict.mixture import Mixture
 
 N, STD = 40, 0.01
@@ -80,3 +80,44 @@ def test_walls_are_no_regimes_and_trajectories_stop_at_them():
     assert mean[0, 0, 1] > 1.2 and std[0, 0, 1] < 0.1, "not flattened by rows at the wall"
     paths = model.rollout(lambda s: np.ones((len(s), 1)), [0.5, 0.9], 3, 5, random_state=0)
     np.testing.assert_array_equal(paths.states[:, 1:, 1], 1.0)
+
+
+def walled():
+    """A model that takes a wall for a regime until the stopped states are unknown."""
+    fits: list[Any] = []
+    model, target, _ = case(0.5, 1.0)
+    model.n_processes, model.missing, model.checkpoint = "auto", "raise", "there"
+
+    def fit(X, target):
+        fits.append((model.checkpoint, model.missing))
+        if np.isnan(target).any():
+            model.assignment_ = np.zeros(N, int)
+
+    model.fit = fit
+    model.set_params = lambda **given: (vars(model).update(given), model)[1]
+    return model, target, fits
+
+
+def test_each_fit_has_a_checkpoint_of_its_own():
+    """After a stop in the second one, the first would refuse to resume from its checkpoint."""
+    model, target, fits = walled()
+    found = fit_past_stops(model, np.zeros((N, 1)), target, LOW, HIGH)
+    assert fits == [("there", "raise"), ("there.2", "drop")]
+    assert (model.checkpoint, model.missing) == ("there", "raise")
+    assert np.isnan(found[1::2, 1]).all() and not np.isnan(found[::2]).any()
+
+
+def test_a_fit_that_is_stopped_leaves_the_model_as_it_was(monkeypatch):
+    rng = np.random.default_rng(0)
+    states = rng.uniform(0, 1, (20, 1))
+    model = TransitionModel(DAGP(1, inducing=5, n_init=1, tol=1e-2, random_state=0))
+    model.fit(states, None, states + 0.1)
+    before = model.predict(states)
+
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dagp.dynamics.transition.own_functions", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(states, None, 1 - states)
+    np.testing.assert_array_equal(model.predict(states), before)

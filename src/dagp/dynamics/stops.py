@@ -29,15 +29,18 @@ def fit_past_stops(
 
     The bounds of a row are those of its targets.
     """
-    missing = estimator.missing
+    given = {"missing": estimator.missing, "checkpoint": estimator.checkpoint}
     estimator.fit(X, target)
-    for _ in range(_ROUNDS if estimator.n_processes == "auto" and target.shape[1] > 1 else 0):
+    for i in range(_ROUNDS if estimator.n_processes == "auto" and target.shape[1] > 1 else 0):
         stopped = stopped_targets(estimator, X, target, low, high)
         if not stopped.any():
             break
         target = np.where(stopped, np.nan, target)
+        if given["checkpoint"] is not None:
+            # Of other data: after a stop, the first fit would not resume from it.
+            estimator.set_params(checkpoint=f"{given['checkpoint']}.{i + 2}")
         estimator.set_params(missing="drop").fit(X, target)
-    estimator.set_params(missing=missing)
+    estimator.set_params(**given)
     return target
 
 

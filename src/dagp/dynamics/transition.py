@@ -155,12 +155,15 @@ class TransitionModel(BaseEstimator):
             target = fit_past_stops(estimator, X, target, *ends)
         else:
             estimator.fit(X, target, labels=labels)
-        self.model_ = estimator.set_params(inducing=amount)
+        estimator.set_params(inducing=amount)
         stay = self.differences and reset is not None
-        joint: list[Own] = [None for _ in self.model_.processes_]
-        self.own_ = own_functions(self.model_, priors, X, target, stay) if self.separate else joint
+        own: list[Own] = [None for _ in estimator.processes_]
+        if self.separate:
+            own = own_functions(estimator, priors, X, target, stay)
+        # All at once: a fit that fails or is stopped leaves the model as it was.
+        self.model_, self.own_ = estimator, own
         self.n_states_, self.n_actions_ = before.shape[1], done.shape[1]
-        self.reset_regime_ = None if reset is None else self._find_reset()
+        self.reset_regime_ = None if reset is None else _reset_regime(estimator)
         self.states_ = before
         seen = (done.min(axis=0), done.max(axis=0))
         self._actions = seen if self.action_bounds is None else allowed
@@ -187,11 +190,6 @@ class TransitionModel(BaseEstimator):
         width = np.ptp(np.vstack([after, reset[None]]), axis=0)
         std = _RESET_WIDTH * np.where(width > 0, width, 1.0)
         return [*priors, Noise(mean=reset, std=fixed(std))]
-
-    def _find_reset(self) -> int | None:
-        """The regime of resets, which ``n_processes="auto"`` may have removed."""
-        last = self.model_.processes_[-1]
-        return last.index if last.kind == "Noise" else None
 
     @property
     def n_regimes_(self) -> int:
@@ -384,3 +382,9 @@ class TransitionModel(BaseEstimator):
 
 def _pairs(ends: Float[np.ndarray, "2 C"]) -> Sequence[tuple[float, float]]:
     return [(float(low), float(high)) for low, high in ends.T]
+
+
+def _reset_regime(model: DAGP) -> int | None:
+    """The regime of resets, which is last, unless ``n_processes="auto"`` has removed it."""
+    last = model.processes_[-1]
+    return last.index if last.kind == "Noise" else None
