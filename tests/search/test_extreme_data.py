@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from reference import setting
 
-from dagp import GP, DeepGP, Noise
+from dagp import GP, DeepGP, Noise, Uniform
 from dagp.core.errors import FitError
+from dagp.core.precision import numerics
 from dagp.files.integrity import _check_model
 from dagp.inference import minibatch
 from dagp.inference.laplace import Layout
@@ -67,6 +68,17 @@ def test_normal_noise_of_equal_outputs_has_a_density():
     marginals = noise.marginals(noise.project(X))
     assert np.all(np.float32(marginals.variance) > 0)
     assert np.all(np.isfinite(noise.expected_log_density(marginals, np.zeros((6, 1)))))
+
+
+@pytest.mark.parametrize("width", [0.0, 1.0])
+def test_clutter_over_outputs_that_single_precision_cannot_tell_apart_has_a_density(width):
+    X, y = np.linspace(0, 1, 6)[:, None], np.full((6, 1), 1e12)
+    ends = {"y_low": np.array([1e12 - width]), "y_high": np.array([1e12])}
+    with numerics("float32"):
+        clutter = Uniform().build(setting(X[:3], **ends))
+        marginals = clutter.marginals(clutter.project(np.float32(X)))
+        density = np.asarray(clutter.expected_log_density(marginals, np.float32(y)))
+    assert np.all(np.isfinite(density)) and np.all(density > -50), "wide enough, and it has y"
 
 
 @pytest.mark.usefixtures("float64")

@@ -16,6 +16,8 @@ from dagp.model.sparse_gp import Marginals
 
 _NARROWEST = 1e-15
 """Narrowest range in standardised units: its square does not underflow in single precision."""
+_APART = 8.0
+"""Ends of a range are at least so many times the rounding of numbers of their size apart."""
 _TAILS = 0.05
 """Mass of uniform noise that is in its tails."""
 _OUTSIDE = -1e30
@@ -245,9 +247,12 @@ def _spread(context: BuildContext) -> tuple[UniformProcess, NoiseTails]:
 
 
 def _observed_range(context: BuildContext) -> tuple[np.ndarray, np.ndarray]:
-    """Range of the outputs; one standardised unit for an output that is nearly constant."""
-    room = np.where(context.y_high - context.y_low > _NARROWEST, 0.0, 0.5)
-    return context.y_low - room, context.y_high + room
+    """Range of the outputs; one standardised unit for an output that is nearly constant, or more
+    where numbers of its size are further apart."""
+    low, high = context.y_low, context.y_high
+    rounding = _APART * np.finfo(jnp.result_type(float)).eps * np.maximum(np.abs(low), np.abs(high))
+    room = np.where(high - low > np.maximum(_NARROWEST, rounding), 0.0, np.maximum(0.5, rounding))
+    return low - room, high + room
 
 
 def _log_normal(y: Outputs, mean: Any, std: Any) -> PerPoint:
