@@ -130,3 +130,17 @@ def test_regions_of_densities_as_tall_as_numbers_allow():
     narrow = Mixture([[0.5, 0.5]], [[0.0, 1e-10]], [[1e-40, 1e-40]])
     (low, high), (other_low, other_high) = narrow.hdr(0.9)[0]
     assert low < 0.0 < high < 1e-12 < other_low < 1e-10 < other_high
+
+
+@pytest.mark.parametrize(
+    ("prior", "words"),
+    [
+        (GP(noise_std=0.1), "noise_std is 1e-01, but y spreads over about .e-2."),
+        (GP(kernels.SquaredExponential(variance=4.0)), "variance is 4e[+]00, but y spreads"),
+    ],
+)
+def test_variances_that_single_precision_cannot_hold_are_refused(prior, words):
+    X = np.linspace(0, 1, 12)[:, None]
+    y = 1e-21 * np.sin(9 * X[:, 0])
+    with pytest.raises(ValueError, match=f"{words}.*exceeds float32"):
+        DAGP(processes=[prior], dtype="float32", random_state=0).fit(X, y)

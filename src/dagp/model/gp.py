@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,7 +21,7 @@ from dagp.model.kernels import SquaredExponential
 from dagp.model.means import Centred, InUnits, Mean
 from dagp.model.noise_shapes import GaussianShape, NoiseName, NoiseShape, check_shape, noise_shape
 from dagp.model.noisy import NoisyFunction
-from dagp.model.parameters import LogNormal, ParameterLike, Prior, parameter
+from dagp.model.parameters import LogNormal, ParameterLike, Prior, is_parameter, parameter
 from dagp.model.process import (
     BuildContext,
     Components,
@@ -271,12 +272,14 @@ class GP(ProcessPrior, GatePrior):
         if noise.automatic and noise.prior is None:
             prior = LogNormal(NOISE_MEDIAN * context.y_unit, NOISE_WIDTH)
             noise = dataclasses.replace(noise, prior=prior)
-        return GPProcess(
+        process = GPProcess(
             self.latent(context, n_outputs=len(context.y_unit)),
             noise.in_units(context.y_unit).starting_at(context.noise_std),
             np.asarray(NOISE_FLOOR),
             noise_shape(self.noise, self.degrees),
         )
+        _check_variances(process, float(np.min(context.y_unit)))
+        return process
 
     def deepened(self, trained: GPProcess, context: BuildContext) -> Process:
         return with_noise_gp(trained, self.noise_gp, context)
@@ -295,6 +298,10 @@ class GP(ProcessPrior, GatePrior):
         )
 
 
+_POWERS = {"noise_std": 2, "variance": 1}
+"""Which powers of the parameters of a process are variances."""
+_ROOM = 10.0
+"""Logarithm of what is left between a variance and the largest number, for sums over points."""
 DEFAULT_LOG_NOISE = SquaredExponential(variance=parameter(None, prior=LogNormal(median=1.0)))
 """Prior of the log noise: distant inputs differ by a factor of about e."""
 
@@ -324,3 +331,18 @@ def _mean_in_units(mean: Mean | None, context: BuildContext) -> Mean:
     if near is None:
         return InUnits(scaled, x, context.x_unit, y, context.y_unit)
     return InUnits(near, np.zeros_like(x), context.x_unit, y - np.mean(y), context.y_unit)
+
+
+def _check_variances(process: GPProcess, y_unit: float) -> None:
+    """Raise if a variance that the user gave exceeds floating point in standardised units."""
+    numbers = np.finfo(jnp.result_type(float))
+    for path, node in jax.tree_util.tree_leaves_with_path(process, is_leaf=is_parameter):
+        name = getattr(path[-1], "name", "")
+        if name not in _POWERS or not is_parameter(node) or node.automatic:
+            continue
+        raw, unit = np.asarray(node.raw, np.float64), np.asarray(node.unit, np.float64)
+        if np.any(_POWERS[name] * (raw - unit) > np.log(numbers.max) - _ROOM):
+            raise ValueError(
+                f"{name} is {np.exp(raw.max()):.0e}, but y spreads over about {y_unit:.0e}: the "
+                f"variance exceeds {numbers.dtype}. Choose a smaller one, or none."
+            )
