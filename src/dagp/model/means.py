@@ -23,7 +23,7 @@ def _real(name: str) -> Callable[[ParameterLike], Parameter]:
 
 
 def _moved(level: Parameter, by: float) -> Parameter:
-    """A level with a number of the user's units added, or zero where the user gave none."""
+    """A parameter with `by`, in the user's units, added to its value; zero if that is automatic."""
     raw = 0.0 if level.automatic else np.asarray(level.raw, np.float64) + by / level.unit
     return dataclasses.replace(level, raw=np.asarray(raw, np.float64))
 
@@ -40,11 +40,11 @@ class Mean(eqx.Module):
         return self
 
     def seen_from(self, x: np.ndarray, y: float) -> "Mean | None":
-        """μ(x + ·) − y, by parameters of its own; None where these cannot express it.
+        """The mean function μ(x + ·) − y, around the point (x, y); None if its parameters cannot
+        express it. Values that the user did not give begin at that point.
 
-        Seen from the centre of the data, a line is level and slope there, which may be learned one
-        by one. Its value at zero may lie far away, and hangs on the slope. What the user did not
-        give begins at that point.
+        Around the centre of the data, level and slope of a line are nearly independent. Its
+        intercept at zero may be far from the data, and then changes with every step of the slope.
         """
         return None
 
