@@ -329,7 +329,9 @@ def make_model(case: Case, data: Data) -> DAGP:
 
 def _inducing(case: Case, data: Data) -> Any:
     if case.inducing == "positions":
-        low, high = np.nanmin(data.X, axis=0), np.nanmax(data.X, axis=0)
+        # A column may be missing in all rows.
+        X = np.where(np.all(np.isnan(data.X), axis=0), 0.0, data.X)
+        low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
         steps = np.linspace(0, 1, 6)[:, None]
         return (1 - steps) * low + steps * high
     return {"default": None, "few": 5, "one": 1}[case.inducing]

@@ -1,5 +1,7 @@
 """Every kernel passes the same property tests; known values come from scikit-learn."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -201,6 +203,15 @@ def test_stated_scalar_and_number_are_the_users():
     kernel = (4.0 * dk.Matern32()).in_units(np.array([10.0]), np.log(100.0), lengthscale=0.5)
     np.testing.assert_allclose(kernel.first.variance.in_user_units, 4.0)
     np.testing.assert_allclose(kernel.diagonal(np.zeros((1, 1))) * 100.0, [4.0])
+
+
+@every_kernel
+def test_parameter_that_is_not_a_number_shows(kernel):
+    leaves, tree = jax.tree.flatten(kernel, is_leaf=is_parameter)
+    for i, leaf in enumerate(leaves):
+        lost = dataclasses.replace(leaf, raw=jnp.full_like(leaf.raw, jnp.nan))
+        damaged = jax.tree.unflatten(tree, [*leaves[:i], lost, *leaves[i + 1 :]])
+        assert np.isnan(damaged(inputs(0), inputs(0))).any()
 
 
 REPRS = {

@@ -1,15 +1,17 @@
 """The final fit: enough inducing inputs, and rows that clutter should not have."""
 
+import equinox as eqx
 import numpy as np
 import pytest
 
 from dagp import DAGP, GP, Noise
 from dagp.core.precision import numerics
+from dagp.inference import train
 from dagp.inference.standardize import Sample, Units, padded, to_device_batch
 from dagp.inference.train import begin
 from dagp.model.kernels import Matern52
 from dagp.search import refine
-from dagp.search.factory import Problem, Start, build
+from dagp.search.factory import Problem, Start, build, with_inducing
 from dagp.search.inducing import choose_inducing
 from dagp.search.race import Contender
 from dagp.search.trainer import Trainer
@@ -50,6 +52,39 @@ def test_more_inducing_inputs_where_the_data_need_them():
     assert contender.bound > bound + 1
     more = problem._replace(inducing=np.zeros((count, 2)))
     assert refine.unexplained(more, contender, trainer.batch) < before
+
+
+def test_more_inducing_inputs_that_end_lower_are_left(monkeypatch):
+    problem, contender, trainer = begun((GP(),), np.ones((60, 1)), 8)
+    state, bound, steps = contender.state, contender.bound, contender.steps
+
+    def damage(problem, contender, trainer):
+        model = with_inducing(problem, contender.start, contender.state.model)
+        scales = model.groups[0].latent.kernel.lengthscale.raw
+        rough = eqx.tree_at(
+            lambda m: m.groups[0].latent.kernel.lengthscale.raw, model, np.full_like(scales, -6.0)
+        )
+        contender.state, _ = begin(rough, trainer.batch, contender.state.responsibilities, 0)
+
+    monkeypatch.setattr(refine, "use_inducing", damage)
+    refine.use_more_inducing(problem, contender, trainer, np.random.default_rng(0), 12)
+    assert contender.state is state
+    assert (contender.bound, contender.steps) == (bound, steps)
+
+
+@pytest.mark.parametrize("lost", [1e6, np.nan])
+def test_last_steps_of_q_that_diverge_are_left(monkeypatch, lost):
+    _, contender, trainer = begun((GP(),), np.ones((60, 1)), 8)
+    result = contender.result()
+    assert train.settled(result, trainer.batch).state is not result.state
+    sound = train.refine_q
+
+    def diverging(*given):
+        state, bound, evaluation = sound(*given)
+        return state, bound._replace(value=bound.value - lost), evaluation
+
+    monkeypatch.setattr(train, "refine_q", diverging)
+    assert train.settled(result, trainer.batch) is result
 
 
 def test_time_limits_the_inducing_inputs(monkeypatch):

@@ -388,10 +388,11 @@ def training_schedule(
 
 
 def settled(result: Result, batch: Batch) -> Result:
-    """The result with every q converged under its final hyperparameters."""
+    """The result with every q converged under its final hyperparameters, unless that diverges."""
     model, given = result.state.model, result.state.responsibilities
     # From the previous responsibilities: right after a change of the hyperparameters the functions
     # fit badly, and their responsibilities would lead to another optimum.
     state, bound, _ = refine_q(model, batch, given, StepRange(1, 1 + _REST_STEPS))
-    value = float(bound.value)
-    return result._replace(state=state, bound=value) if np.isfinite(value) else result
+    value, total = float(bound.value), float(np.sum(to_host(batch.weight)))
+    # Steps of heteroscedastic noise do where that is far from its optimum.
+    return result._replace(state=state, bound=value) if value >= result.bound - total else result

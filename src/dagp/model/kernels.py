@@ -68,9 +68,10 @@ class _Stationary(Kernel):
 
 
 def _distance(squared: _Distances) -> _Distances:
-    # The square root has no finite slope at zero; the detour keeps gradients finite there.
-    away = squared > 0
-    return jnp.where(away, jnp.sqrt(jnp.where(away, squared, 1.0)), 0.0)
+    # The square root has no finite slope at zero; the detour keeps gradients finite there. NaN is
+    # no zero: a parameter that is not a number must not look like a kernel that is constant.
+    zero = squared <= 0
+    return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, squared)))
 
 
 @storable("kernel/SquaredExponential")

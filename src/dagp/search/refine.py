@@ -106,11 +106,16 @@ def use_more_inducing(
     most = min(rows, int(np.sqrt(MOST_COST / (rows * functions))))
     count = 2 * len(problem.inducing)
     while count <= most and unexplained(problem, contender, trainer.batch) > NEEDED:
-        before = contender.bound
+        larger = contender.copy()
         inducing = choose_inducing(problem.sample.X, count, rng)
-        use_inducing(problem._replace(inducing=inducing), contender, trainer)
-        contender.advance(trainer, steps, trainer.callback)
-        if contender.bound - before < NEEDED * float(problem.sample.weight.sum()):
+        use_inducing(problem._replace(inducing=inducing), larger, trainer)
+        larger.advance(trainer, steps, trainer.callback)
+        gain = larger.bound - contender.bound
+        if gain > 0:
+            contender.become(larger)
+        elif larger.status == "stopped":
+            contender.status = larger.status
+        if not gain >= NEEDED * float(problem.sample.weight.sum()):
             return
         count *= 2
 
