@@ -100,10 +100,12 @@ def raw(part):
     return [np.asarray(leaf.raw) for leaf in leaves if is_parameter(leaf)]
 
 
-@pytest.mark.parametrize("gained", [True, False])
-def test_where_a_run_has_converged_the_gate_may_go_on_alone(trained, monkeypatch, gained):
+@pytest.mark.parametrize(
+    ("gained", "ended"), [(True, "converged"), (True, "diverged"), (False, "converged")]
+)
+def test_where_a_run_has_ended_the_gate_may_go_on_alone(trained, monkeypatch, gained, ended):
     _, state, _ = trained
-    whole = train.Result(state, -5.0, np.array([-5.0, -9.0]), "converged", 0.005)
+    whole = train.Result(state, -5.0, np.array([-5.0, -9.0]), ended, 0.005)
     first = train.Result(state, -4.0 if gained else -5.0, np.array([-6.0]), "budget", 0.05)
     rest = train.Result(state, -3.0, np.array([-3.0]), "converged", 0.01)
     answers, asked, steps = [whole, first, rest], [], []
@@ -125,10 +127,13 @@ def test_where_a_run_has_converged_the_gate_may_go_on_alone(trained, monkeypatch
     np.testing.assert_array_equal(found.trace, [-5.0, -9.0, -6.0, -3.0])
 
 
-@pytest.mark.parametrize(("status", "max_iter"), [("budget", 100), ("converged", 20)])
-def test_the_gate_does_not_go_on_after_a_budget(trained, monkeypatch, status, max_iter):
+@pytest.mark.parametrize(
+    ("status", "max_iter", "bound"),
+    [("budget", 100, -5.0), ("converged", 20, -5.0), ("diverged", 100, -np.inf)],
+)
+def test_the_gate_does_not_go_on_after_a_budget(trained, monkeypatch, status, max_iter, bound):
     _, state, _ = trained
-    whole = train.Result(state, -5.0, np.array([-5.0]), status, 0.005)
+    whole = train.Result(state, bound, np.array([-5.0]), status, 0.005)
     asked = []
     monkeypatch.setattr(trainer, "train", lambda *_, **given: asked.append(given) or whole)
     assert trainer.Trainer(begin()[1], 1e-3).train(state, max_iter) is whole
@@ -205,3 +210,41 @@ def test_train_gives_up_on_nan_and_returns_what_it_was_given():
     result = train.train(state, broken, max_iter=100 * train.BLOCK, tol=0.0)
     assert result.status == "diverged"
     assert eqx.tree_equal(result.state, state)
+
+
+def replies(blocks, *, max_iter=20, first=0.15):
+    """The rates of a run whose ELBO passes through these values in each block, and its result."""
+    begun = train.initial_state("start", first)
+    schedule = train.training_schedule(begun, 10.0, max_iter * train.BLOCK, 1e-3)
+    run, rates = next(schedule), []
+    for i, block in enumerate(blocks):
+        rates.append(run.rate)
+        at = np.linspace(0, len(block) - 1, train.BLOCK)
+        try:
+            run = schedule.send((f"after {i}", np.interp(at, np.arange(len(block)), block)))
+        except StopIteration as end:
+            return rates, end.value
+    raise AssertionError("the run did not end")
+
+
+def test_a_first_block_that_falls_far_below_its_start_is_repeated_more_slowly():
+    """Steps that move a function almost without noise lose it, however few they are."""
+    rates, result = replies([(100, -500), (100, -50), (100, 101), (101, 101)], first=0.005)
+    np.testing.assert_allclose(rates, 0.005 / np.array([1, 3, 9, 9]))
+    assert (result.state, result.bound, result.status) == ("after 2", 101, "converged")
+    assert len(result.trace) == 2 * train.BLOCK
+
+
+def test_a_start_that_all_steps_lower_is_the_result():
+    _, result = replies([(100, -500)] * 4)
+    assert (result.state, result.bound, result.status) == ("start", 100, "diverged")
+
+
+def test_tries_are_counted_for_each_block():
+    _, result = replies([(0, -90), (0, -90), (0, 9), (9, -90), (9, -90), (9, 9)], first=0.005)
+    assert (result.state, result.bound, result.status) == ("after 2", 9, "converged")
+
+
+def test_small_rates_are_not_raised_where_steps_overshoot():
+    rates, _ = replies([(0, -90), (0, 3), (3, 9, 3, 5), (5, 5)], first=0.005)
+    np.testing.assert_allclose(rates[1:], 0.005 / 3)

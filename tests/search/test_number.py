@@ -89,6 +89,23 @@ def test_a_process_that_shares_a_function_is_removed():
     assert len(smaller.trace) > len(result.trace)
 
 
+def test_what_is_left_is_trained_on_also_after_a_few_steps_without_a_gain(monkeypatch):
+    """The gate of fewer processes is new, and may not have moved yet."""
+    X, y, process = waves(2, n=120)
+    given, asked = Trainer.train, []
+
+    def train(self, state, max_iter, *others):
+        asked.append(max_iter)
+        return given(self, state, max_iter, *others)._replace(status="converged")
+
+    with numerics():
+        problem = problem_of(X, y, [GP()] * 3)
+        result, trainer = trained(problem, process)
+        monkeypatch.setattr(Trainer, "train", train)
+        prune(problem, result, trainer, 120)
+    assert asked == [number.REMOVAL_STEPS, 120]
+
+
 def test_processes_that_are_needed_are_kept():
     X, y, process = waves(3, n=120)
     with numerics():

@@ -138,11 +138,17 @@ class LoopState(NamedTuple):
     done: int
     trace: Float[np.ndarray, " T"]
 
+    def again(self, first: float) -> "LoopState":
+        """Before another try of a block, at a lower rate; `first` is the ELBO it began with."""
+        run = self._replace(retries=self.retries + 1, rate=self.rate / 3)
+        better = np.isfinite(first) and first > run.highest
+        return run._replace(best=run.state, highest=float(first)) if better else run
+
     def after(self, state: Any, values: Float[np.ndarray, " T"]) -> "LoopState":
         bound = float(values[-1])
         best, highest = (state, bound) if bound > self.highest else (self.best, self.highest)
         trace = np.concatenate([self.trace, values])
-        return self._replace(state=state, best=best, bound=bound, highest=highest, trace=trace)
+        return LoopState(state, best, bound, highest, self.rate, 0, self.done, trace)
 
 
 TrainingSchedule: TypeAlias = Generator[LoopState, Any, Result]
@@ -313,22 +319,17 @@ def train(
 
     A block that gains less than `tol` per data point, or less than it loses in between, lowers the
     learning rate; at the smallest rate, one that gains less than `tol` means convergence. A block
-    that ends in NaN, or far below its start, is repeated at a lower rate. `parts` are factors of
-    the rate. Returns the best state, or the result in the `log` if there is one.
+    that ends in NaN, or far below its start, is repeated at a lower rate: steps that are harmless
+    elsewhere may cost a function almost without noise all of its fit. `parts` are factors of the
+    rate. Returns the best state, or the result in the `log` if there is one.
     """
     known, run = log.replay(Result, LoopState, state)
     if known is not None:
         return known
     total = float(np.sum(to_host(batch.weight)))
-    schedule = training_schedule(
-        run or initial_state(state, rate),
-        total,
-        max_iter,
-        tol,
-        callback=callback,
-        phase=phase,
-        save=log.save_progress,
-    )
+    first = run or initial_state(state, rate)
+    told: dict[str, Any] = {"callback": callback, "phase": phase, "save": log.save_progress}
+    schedule = training_schedule(first, total, max_iter, tol, **told)
     reply = None
     while True:
         try:
@@ -362,8 +363,8 @@ def training_schedule(
             run = run._replace(rate=min(run.rate, SMALLEST_RATE))
         following, values = yield run
         run = run._replace(done=run.done + BLOCK)
-        if not np.all(np.isfinite(values)) or values[-1] < run.bound - total:
-            run = run._replace(retries=run.retries + 1, rate=run.rate / 3)
+        if not np.all(np.isfinite(values)) or values[-1] < max(run.bound, values[0]) - total:
+            run = run.again(values[0])
             if run.retries > _RETRIES:
                 status = "diverged"
                 break
@@ -380,7 +381,7 @@ def training_schedule(
                 break
             run = run._replace(rate=max(run.rate / 3, SMALLEST_RATE))
         elif drop > max(gain, tol * total):
-            run = run._replace(rate=max(run.rate / 2, SMALLEST_RATE))
+            run = run._replace(rate=max(run.rate / 2, min(run.rate, SMALLEST_RATE)))
         save(run)
     if run.done and not np.isfinite(run.highest):
         status = "diverged"

@@ -73,7 +73,7 @@ def prune(
     """The solution without superfluous processes, trained to convergence, and its batch."""
     weight = problem.sample.weight
     found = to_host(result.state.responsibilities)[: len(weight)]
-    used = in_use(found, weight)
+    used, given = in_use(found, weight), result
     if 0 < used.sum() < problem.n_processes:
         result, problem, trainer = _restricted(problem, result, trainer, used, found)
     while problem.n_processes > 1:
@@ -81,7 +81,8 @@ def prune(
         if smaller is None:
             break
         result, problem, trainer = smaller
-    if result.status == "budget":
+    # The gate of fewer processes is new, and a few steps may seem to have converged without it.
+    if result is not given or result.status == "budget":
         trained = trainer.train(result.state, max_iter, result.rate)
         trace = np.concatenate([result.trace, trained.trace])
         result = settled(trained, trainer.batch)._replace(trace=trace)

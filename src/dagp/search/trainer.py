@@ -55,15 +55,17 @@ class Trainer(NamedTuple):
         """Train a state; `callback` is called between blocks and may stop the run.
 
         A function that is almost without noise may be determined so sharply that Adam's steps gain
-        nothing, and end a run in which the gate has hardly moved. So where a run has converged, the
-        gate takes a block of steps alone, and goes on if that gains something.
+        nothing, or lose, and end a run in which the gate has hardly moved. So where a run has ended
+        before its budget, the gate takes a block of steps alone, and goes on if that gains
+        something.
         """
         settings: dict[str, Any] = {"tol": self.tol, "log": self.log, "parts": BOTH}
         result = train(
             state, self.batch, max_iter=max_iter, rate=rate, callback=callback, **settings
         )
         left = max_iter - len(result.trace)
-        if result.status != "converged" or left < 2 * BLOCK or not _has_gate(result):
+        ended = result.status in ("converged", "diverged") and np.isfinite(result.bound)
+        if not ended or left < 2 * BLOCK or not _has_gate(result):
             return result
         settings |= {"parts": GATE, "rate": GATE_RATE}
         first = train(result.state, self.batch, max_iter=BLOCK, **settings)
