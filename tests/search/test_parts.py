@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import ArpackNoConvergence
 
 from dagp.search import parts as module
 from dagp.search.parts import parts
@@ -137,3 +138,29 @@ def test_inputs_that_occur_often_are_separated_by_a_line(times):
     points = np.repeat(POINTS[:200], times, axis=0)
     found = list(parts(points, np.abs(points[:, 0]), 0.01))
     assert likeness(found, points[:, 0] > 0) > 0.95
+
+
+def test_parts_that_are_almost_apart_are_found():
+    """Most gaps are zero: several eigenvalues are almost one, and ARPACK may not converge."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 200)
+    gap = np.where(rng.uniform(size=200) < 0.7, 0.0, 1e10 * rng.uniform(size=200))
+    found = list(parts(np.column_stack([x, x]), gap, 0.05))
+    assert found and all(0.05 <= part.mean() <= 0.95 for part in found)
+
+
+def test_the_inverse_finds_the_same_parts(monkeypatch):
+    gap, given, asked = np.abs(POINTS[:, 0] - 0.2), module.eigsh, []
+    expected = list(parts(POINTS, gap, 0.01))
+
+    def eigsh(*args, **settings):
+        asked.append(settings.get("sigma"))
+        if settings.get("sigma") is None:
+            raise ArpackNoConvergence("No convergence", np.zeros(0), np.zeros((0, 0)))
+        return given(*args, **settings)
+
+    monkeypatch.setattr(module, "eigsh", eigsh)
+    found = list(parts(POINTS, gap, 0.01))
+    assert asked == [None, module.BEYOND]
+    assert len(found) == len(expected)
+    assert all(likeness(found, part) > 0.99 for part in expected)

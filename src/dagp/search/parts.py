@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from scipy.spatial import KDTree
 
 from dagp.core.typing import Bool, Float
@@ -23,6 +23,8 @@ CUTS = 3
 MOST_POINTS = 3000
 """With more points the parts are found among some of them, and the others join the nearest."""
 _SAME = 0.9
+BEYOND = 1 + 1e-9
+"""Just above all eigenvalues of a normalised graph."""
 
 
 def parts(
@@ -80,11 +82,21 @@ def _cuts(X: np.ndarray, gap: np.ndarray) -> Iterator[np.ndarray]:
     degree = weights.sum(axis=1)
     scale = 1 / np.sqrt(degree)
     normal = weights.multiply(scale[:, None]).multiply(scale[None]).tocsr()
-    _, vectors = eigsh(normal, k=CUTS + 1, which="LA", v0=np.ones(len(X)))
-    for column in vectors.T[::-1][1:]:
+    for column in _leading(normal, CUTS + 1).T[::-1][1:]:
         level = column * scale
         sides = [level > np.quantile(level, q) for q in np.linspace(0.05, 0.95, 19)]
         yield min(sides, key=lambda side: _normalised_cut(weights, degree, side))
+
+
+def _leading(normal: csr_array, count: int) -> np.ndarray:
+    """Eigenvectors of the largest eigenvalues, the largest last, of a normalised graph."""
+    first = np.ones(normal.shape[0])
+    try:
+        return eigsh(normal, k=count, which="LA", v0=first)[1]
+    except ArpackNoConvergence:
+        # Eigenvalues that are almost one, of parts that are almost apart, are told apart by the
+        # inverse around them, which is slower to begin with.
+        return eigsh(normal.tocsc(), k=count, sigma=BEYOND, which="LM", v0=first)[1]
 
 
 def _normalised_cut(weights: csr_array, degree: np.ndarray, side: np.ndarray) -> float:
