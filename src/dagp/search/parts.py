@@ -82,15 +82,16 @@ def _cuts(X: np.ndarray, gap: np.ndarray) -> Iterator[np.ndarray]:
     degree = weights.sum(axis=1)
     scale = 1 / np.sqrt(degree)
     normal = weights.multiply(scale[:, None]).multiply(scale[None]).tocsr()
-    for column in _leading(normal, CUTS + 1).T[::-1][1:]:
+    for column in _leading(normal, np.ones(len(X))).T[::-1][1:]:
         level = column * scale
         sides = [level > np.quantile(level, q) for q in np.linspace(0.05, 0.95, 19)]
         yield min(sides, key=lambda side: _normalised_cut(weights, degree, side))
 
 
-def _leading(normal: csr_array, count: int) -> np.ndarray:
-    """Eigenvectors of the largest eigenvalues, the largest last, of a normalised graph."""
-    first = np.ones(normal.shape[0])
+def _leading(normal: csr_array, first: np.ndarray) -> np.ndarray:
+    """Eigenvectors of the largest eigenvalues of a normalised graph, the largest last, by
+    iterations that begin with `first`."""
+    count = CUTS + 1
     try:
         return eigsh(normal, k=count, which="LA", v0=first)[1]
     except ArpackNoConvergence:
