@@ -164,13 +164,9 @@ def _densities(case: Case, model: DAGP, data: Data) -> None:
 
 
 def _in_range(model: DAGP, data: Data) -> None:
-    """Where data are, the mean does not leave them far behind.
-
-    It may by a few standard deviations of the prediction: a gate whose functions are zero somewhere
-    gives a process that is not used half of the weight there.
-    """
+    """Where data are, the mean does not leave them far behind."""
     low, high = data.y.min(axis=0), data.y.max(axis=0)
-    margin = 3 * (high - low + np.sqrt(model.predict_mixture(data.X).variance()))
+    margin = 3 * (high - low) + np.sqrt(model.predict_mixture(data.X).variance())
     mean = model.predict(data.X)
     assert np.all((mean >= low - margin) & (mean <= high + margin)), "means far from the data"
 

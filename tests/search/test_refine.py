@@ -70,6 +70,9 @@ def test_more_inducing_inputs_that_end_lower_are_left(monkeypatch):
     refine.use_more_inducing(problem, contender, trainer, np.random.default_rng(0), 12)
     assert contender.state is state
     assert (contender.bound, contender.steps) == (bound, steps)
+    stopped = trainer._replace(callback=lambda progress: True)
+    refine.use_more_inducing(problem, contender, stopped, np.random.default_rng(0), 12)
+    assert contender.state is state and contender.status == "stopped"
 
 
 @pytest.mark.parametrize("lost", [1e6, np.nan])

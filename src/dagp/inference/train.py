@@ -395,5 +395,5 @@ def settled(result: Result, batch: Batch) -> Result:
     # fit badly, and their responsibilities would lead to another optimum.
     state, bound, _ = refine_q(model, batch, given, StepRange(1, 1 + _REST_STEPS))
     value, total = float(bound.value), float(np.sum(to_host(batch.weight)))
-    # Steps of heteroscedastic noise do where that is far from its optimum.
+    # Natural-gradient steps of heteroscedastic noise may diverge far from its optimum.
     return result._replace(state=state, bound=value) if value >= result.bound - total else result
