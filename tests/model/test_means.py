@@ -3,6 +3,7 @@
 import dataclasses
 
 import equinox as eqx
+import jax
 import numpy as np
 import pytest
 from reference import setting
@@ -22,6 +23,8 @@ MEANS = [
     (means.Constant(3.0), np.full((6, 1), 3.0)),
     (means.Linear(slope=[2.0, -1.0], intercept=0.5), (2 * X[:, 0] - X[:, 1] + 0.5)[:, None]),
     (means.Linear(slope=2.0), 2 * X.sum(axis=1, keepdims=True)),
+    (means.Constant([3.0, -1.0]), np.tile([3.0, -1.0], (6, 1))),
+    (means.Linear([[2.0, 0.0], [0.0, -1.0]], [0.5, 3.0]), X * [2.0, -1.0] + [0.5, 3.0]),
     (means.Identity(), X),
     (Centred(), np.zeros((6, 1))),
 ]
@@ -93,6 +96,48 @@ def test_a_line_is_learned_as_level_and_slope_at_the_centre_of_the_data():
 def test_a_line_has_a_slope_for_each_input():
     here = setting(X, outputs=1)
     assert np.shape(GP(mean=means.Linear()).build(here).latent.mean.mean.slope.raw) == (2,)
+
+
+UNITS = {"x_centre": X_CENTRE, "x_unit": X_UNIT, "y_centre": Y_CENTRE, "y_unit": Y_UNIT}
+
+
+@pytest.mark.parametrize(
+    ("mean", "expected"),
+    [
+        (means.Linear(), np.tile(Y_CENTRE, (6, 1))),
+        (means.Constant(), np.tile(Y_CENTRE, (6, 1))),
+        (means.Linear([2.0, -1.0], 0.5), np.tile((X @ [2.0, -1.0] + 0.5)[:, None], (1, 2))),
+        (means.Constant([3.0, -1.0]), np.tile([3.0, -1.0], (6, 1))),
+        (means.Linear([[2.0, 0.0], [0.0, -1.0]], [0.5, 3.0]), X * [2.0, -1.0] + [0.5, 3.0]),
+    ],
+)
+def test_each_output_has_its_own_line_or_constant(mean, expected):
+    standard = (X - X_CENTRE) / X_UNIT
+    built = GP(mean=mean).build(setting(standard, outputs=2, **UNITS)).latent.mean
+    np.testing.assert_allclose(built(standard) * Y_UNIT + Y_CENTRE, expected, rtol=1e-9)
+    for raw in jax.tree.leaves(eqx.filter(built.mean, eqx.is_array_like)):
+        assert np.shape(raw)[-1] == 2
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [means.Constant([1.0, 2.0, 3.0]), means.Linear([1.0] * 3), means.Linear(None, [1.0] * 3)],
+)
+def test_a_mean_of_the_wrong_width_is_refused_in_words(mean):
+    with pytest.raises(ValueError, match=r"means\.\w+ has shape \(3,\), but one number or one for"):
+        GP(mean=mean).build(setting(X, outputs=2, **UNITS))
+
+
+def test_a_line_for_each_of_two_outputs_is_learned():
+    """Outputs of other sizes and slopes, beyond the data: neither follows the other."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (40, 1))
+    lines = np.array([[2.0, -300.0]]), np.array([1.0, 5000.0])
+    y = x @ lines[0] + lines[1] + rng.standard_normal((40, 2)) * [0.01, 1.0]
+    model = DAGP(processes=[GP(mean=means.Linear())], random_state=0).fit(x, y)
+    beyond = np.array([[3.0]])
+    expected = beyond @ lines[0] + lines[1]
+    np.testing.assert_allclose(model.predict(beyond), expected, atol=1.0, rtol=0.05)
 
 
 def test_a_fit_with_a_line_does_not_depend_on_where_zero_is():

@@ -181,10 +181,12 @@ def _line(mean: means.Mean, columns: int) -> tuple[np.ndarray, np.ndarray]:
     if type(mean) in (means.Centred, means.Zero):
         return nothing
     if type(mean) is means.Constant:
-        return nothing[0], np.reshape(mean.constant.in_user_units, 1)
+        return nothing[0], np.atleast_1d(mean.constant.in_user_units)
     if type(mean) is means.Linear:
-        slope = np.broadcast_to(mean.slope.in_user_units, columns)
-        return slope[:, None], np.reshape(mean.intercept.in_user_units, 1)
+        slope = np.asarray(mean.slope.in_user_units)
+        if slope.ndim < 2:
+            slope = np.broadcast_to(slope, columns)[:, None]
+        return slope, np.atleast_1d(mean.intercept.in_user_units)
     if type(mean) is means.Identity:
         return np.eye(columns), np.zeros(columns)
     if type(mean) is means.Projection:

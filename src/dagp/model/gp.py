@@ -325,12 +325,13 @@ def with_noise_gp(process: GPProcess, prior: GP | None, context: BuildContext) -
 def _mean_in_units(mean: Mean | None, context: BuildContext) -> Mean:
     if mean is None:
         return Centred()
-    scaled = mean.in_units(context.x_unit, float(np.mean(context.y_unit)))
-    x, y = np.asarray(context.x_centre), np.asarray(context.y_centre)
-    near = scaled.seen_from(x, float(np.mean(y)))
+    x, y, y_unit = context.x_centre, context.y_centre, context.y_unit
+    several = len(y_unit) > 1
+    scaled = mean.in_units(context.x_unit, y_unit if several else float(y_unit[0]))
+    near = scaled.seen_from(x, y if several else float(y[0]))
     if near is None:
-        return InUnits(scaled, x, context.x_unit, y, context.y_unit)
-    return InUnits(near, np.zeros_like(x), context.x_unit, y - np.mean(y), context.y_unit)
+        return InUnits(scaled, x, context.x_unit, y, y_unit)
+    return InUnits(near, np.zeros_like(x), context.x_unit, np.zeros_like(y), y_unit)
 
 
 def _check_variances(process: GPProcess, y_unit: float) -> None:

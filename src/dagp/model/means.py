@@ -22,10 +22,30 @@ def _real(name: str) -> Callable[[ParameterLike], Parameter]:
     return convert
 
 
-def _moved(level: Parameter, by: float) -> Parameter:
+def _moved(level: Parameter, by: np.ndarray | float) -> Parameter:
     """A parameter with `by`, in the user's units, added to its value; zero if that is automatic."""
-    raw = 0.0 if level.automatic else np.asarray(level.raw, np.float64) + by / level.unit
-    return dataclasses.replace(level, raw=np.asarray(raw, np.float64))
+    raw = np.asarray(level.raw, np.float64)
+    raw = np.zeros_like(raw) if level.automatic else raw + by / level.unit
+    return dataclasses.replace(level, raw=np.asarray(raw))
+
+
+def _in_units(quantity: Parameter, unit: np.ndarray, name: str, of: str) -> Parameter:
+    """The parameter in these units, with an entry for each, also where the user gave one number."""
+    raw, shape = np.asarray(quantity.raw), np.shape(unit)
+    if raw.ndim > len(shape) and raw.shape[-1] == 1:
+        raw = raw[..., 0]
+    elif raw.ndim == 1 and len(shape) == 2:
+        raw = raw[:, None]  # the same slopes for every output
+    try:
+        np.broadcast_to(raw, shape)
+    except ValueError:
+        raise ValueError(
+            f"{name} has shape {np.shape(quantity.raw)}, but one number or {of} is expected, "
+            f"here {shape}."
+        ) from None
+    quantity = dataclasses.replace(quantity, raw=raw)
+    scaled = quantity.in_units(unit)
+    return dataclasses.replace(scaled, raw=np.broadcast_to(scaled.raw, shape))
 
 
 class Mean(eqx.Module):
@@ -35,11 +55,14 @@ class Mean(eqx.Module):
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
         """The prior mean at each row of `X`."""
 
-    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Mean":
-        """The same function, with parameters scaled to these units for the optimiser."""
+    def in_units(self, x_unit: np.ndarray, y_unit: np.ndarray | float) -> "Mean":
+        """The same function, with parameters scaled to these units for the optimiser.
+
+        `y_unit` is a number for one output, and an array (P,) for several.
+        """
         return self
 
-    def seen_from(self, x: np.ndarray, y: float) -> "Mean | None":
+    def seen_from(self, x: np.ndarray, y: np.ndarray | float) -> "Mean | None":
         """The mean function μ(x + ·) − y, around the point (x, y); None if its parameters cannot
         express it. Values that the user did not give begin at that point.
 
@@ -63,11 +86,11 @@ class Zero(Mean):
 
 @storable("mean/Constant")
 class Constant(Mean):
-    r"""Learned constant: :math:`\mu(x) = c`.
+    r"""Learned constant: :math:`\mu(x) = c`, one for each output.
 
     Parameters
     ----------
-    constant : float or Parameter, default=None
+    constant : float, array-like of shape (P,) or Parameter, default=None
         Initial value of c, in the user's units; None is the centre of the outputs.
 
     Examples
@@ -79,24 +102,26 @@ class Constant(Mean):
     constant: Parameter = eqx.field(default=None, converter=_real("constant"))
 
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
-        return jnp.broadcast_to(self.constant.in_user_units, (X.shape[0], 1))
+        constant = jnp.atleast_1d(self.constant.in_user_units)
+        return jnp.broadcast_to(constant, (X.shape[0], *constant.shape))
 
-    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Constant":
-        return Constant(self.constant.in_units(y_unit))
+    def in_units(self, x_unit: np.ndarray, y_unit: np.ndarray | float) -> "Constant":
+        unit = np.asarray(y_unit)
+        return Constant(_in_units(self.constant, unit, "means.Constant", "one for each output"))
 
-    def seen_from(self, x: np.ndarray, y: float) -> "Constant | None":
+    def seen_from(self, x: np.ndarray, y: np.ndarray | float) -> "Constant | None":
         return Constant(_moved(self.constant, -y)) if self.constant.tie is None else None
 
 
 @storable("mean/Linear")
 class Linear(Mean):
-    r"""Learned linear function: :math:`\mu(x) = b^\top x + c`.
+    r"""Learned linear function: :math:`\mu(x) = b^\top x + c`, one for each output.
 
     Parameters
     ----------
-    slope : float, array-like of shape (D,) or Parameter, default=None
+    slope : float, array-like of shape (D,) or (D, P) or Parameter, default=None
         Initial value of b, in the user's units; None is zero.
-    intercept : float or Parameter, default=None
+    intercept : float, array-like of shape (P,) or Parameter, default=None
         Initial value of c, in the user's units; None lets the line begin at the centre of the data.
 
     Examples
@@ -109,20 +134,25 @@ class Linear(Mean):
     intercept: Parameter = eqx.field(default=None, converter=_real("intercept"))
 
     def __call__(self, X: Inputs) -> Float[Array, "N _"]:
-        slope = jnp.broadcast_to(self.slope.in_user_units, X.shape[1:])
-        return (X @ slope + self.intercept.in_user_units)[:, None]
+        slope = self.slope.in_user_units
+        if slope.ndim < 2:
+            slope = jnp.broadcast_to(slope, X.shape[1:])[:, None]
+        return X @ slope + self.intercept.in_user_units
 
-    def in_units(self, x_unit: np.ndarray, y_unit: float) -> "Linear":
-        slope = self.slope.in_units(y_unit / x_unit)
-        # One for each input, also where the user gave one number or none.
-        each = np.broadcast_to(slope.raw, np.broadcast_shapes(np.shape(slope.raw), x_unit.shape))
-        return Linear(dataclasses.replace(slope, raw=each), self.intercept.in_units(y_unit))
+    def in_units(self, x_unit: np.ndarray, y_unit: np.ndarray | float) -> "Linear":
+        unit = np.asarray(y_unit)
+        steepness = unit / (x_unit[:, None] if unit.ndim else x_unit)
+        inputs = "one for each input" + (" and output" if unit.ndim else "")
+        return Linear(
+            _in_units(self.slope, steepness, "slope of means.Linear", inputs),
+            _in_units(self.intercept, unit, "intercept of means.Linear", "one for each output"),
+        )
 
-    def seen_from(self, x: np.ndarray, y: float) -> "Linear | None":
+    def seen_from(self, x: np.ndarray, y: np.ndarray | float) -> "Linear | None":
         if self.intercept.frozen or self.intercept.tie is not None:
             return None
         # With NumPy: inputs may be too large for single precision.
-        rise = np.sum(np.asarray(self.slope.raw, np.float64) * self.slope.unit * x)
+        rise = x @ (np.asarray(self.slope.raw, np.float64) * self.slope.unit)
         return Linear(self.slope, _moved(self.intercept, rise - y))
 
 

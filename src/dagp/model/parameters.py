@@ -23,8 +23,10 @@ Support = Literal["real", "positive"]
 Tree = TypeVar("Tree")
 Part = TypeVar("Part", bound=eqx.Module)
 """A kernel or mean function."""
-Numbers = float | Sequence[float] | np.floating[Any] | np.integer[Any] | Array
-"""A number, or one per input or output."""
+Numbers = (
+    float | Sequence[float] | Sequence[Sequence[float]] | np.floating[Any] | np.integer[Any] | Array
+)
+"""A number, or one per input or output, or both."""
 
 
 class Prior(eqx.Module):
