@@ -8,7 +8,14 @@ import pytest
 from dagp import DAGP, GP, Noise, fixed, kernels, parameter
 from dagp.core.precision import numerics
 from dagp.dynamics import Policy, TransitionModel, network_policy
-from dagp.dynamics.functions import draw_features, draw_functions, prepared, with_functions
+from dagp.dynamics.functions import (
+    cosine,
+    draw_features,
+    draw_functions,
+    prepared,
+    with_functions,
+    without_processes,
+)
 from dagp.dynamics.rollout import discounted, simulate, surrogate
 from dagp.dynamics.separate import enough_inducing
 from dagp.model.association import DataAssociation
@@ -98,6 +105,30 @@ def trained(kernel):
     latent = SparseGP(kernel, Centred(), parameter(Z, support="real"), q)
     process = GPProcess(latent, parameter(np.full(1, 0.3)), np.asarray(1e-4))
     return DataAssociation.assemble([process], ConstantGate(np.zeros(1)))
+
+
+def test_the_cosine_of_features_and_its_slope():
+    turns = np.concatenate([np.linspace(-2, 2, 1001), [1e4 + 0.3, -1e6]])
+    with numerics():
+        value, slope = jax.vmap(jax.value_and_grad(cosine))(turns)
+    np.testing.assert_allclose(value, np.cos(2 * np.pi * turns), atol=1e-9)
+    np.testing.assert_allclose(slope, -2 * np.pi * np.sin(2 * np.pi * turns), atol=1e-8)
+    np.testing.assert_allclose(value[:1001], np.cos(2 * np.pi * turns[:1001]), atol=1e-13)
+
+
+def test_a_model_without_some_processes_has_the_functions_of_the_others():
+    with numerics():
+        processes = [trained(kernels.Matern52(scale, 1.0)).process(0) for scale in (0.3, 0.6, 0.9)]
+        whole = DataAssociation.assemble(processes, ConstantGate(np.zeros(3)))
+        part = without_processes(whole, [1])
+        assert part.members == ((0, 2),)
+        assert without_processes(whole, [0, 1, 2]).groups == ()
+        X = np.random.default_rng(0).uniform(-1, 1, (5, 2))
+        expected, found = (m.marginals(m.project(X)) for m in (whole, part))
+        np.testing.assert_array_equal(found.gate.weights, expected.gate.weights)
+        np.testing.assert_allclose(
+            found.groups[0].mean, np.asarray(expected.groups[0].mean)[[0, 2]]
+        )
 
 
 @pytest.mark.parametrize(
@@ -319,6 +350,7 @@ def test_the_joint_fit_has_the_inducing_points_of_a_search_if_functions_are_trai
 
 def test_functions_of_single_states_are_saved_too(plane, tmp_path):
     model = TransitionModel(DAGP(1, **QUICK)).fit(*plane)
+    assert model.dynamics().model.groups == ()  # nothing is computed that is not used
     again = TransitionModel.load(model.save(tmp_path / "plane.dagp"))
     assert model.own_[0] is not None
     rows = plane[0][:5], plane[1][:5]

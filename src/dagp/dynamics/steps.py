@@ -13,7 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from dagp.core.typing import Array, Float, Inputs
-from dagp.dynamics.functions import draw_features, draw_functions, prepared, with_functions
+from dagp.dynamics.functions import (
+    draw_features,
+    draw_functions,
+    prepared,
+    with_functions,
+    without_processes,
+)
 from dagp.inference.standardize import Units
 from dagp.model.association import DataAssociation
 from dagp.model.process import Components, Process
@@ -82,6 +88,7 @@ class ModelDynamics(Dynamics):
     """Transitions of a trained model of data association."""
 
     model: DataAssociation
+    """The gate of all regimes, and the functions of those without models of their own."""
     units: Units
     own: tuple[tuple[Single, ...] | None, ...]
     """Functions of each regime with a model for every state; None: those of `model`."""
@@ -106,13 +113,13 @@ class ModelDynamics(Dynamics):
             for parts in own
         )
         model, units = posterior.model, posterior.units
-        return ModelDynamics(
-            prepared(model), units, singles, frame, reset_regime, whole, model.is_uniform
-        )
+        elsewhere = [k for k, parts in enumerate(own) if parts is not None]
+        rest = without_processes(prepared(model), elsewhere)
+        return ModelDynamics(rest, units, singles, frame, reset_regime, whole, model.is_uniform)
 
     @property
     def n_regimes(self) -> int:
-        return self.model.n_processes
+        return len(self.own)
 
     @property
     def _models(self) -> list[DataAssociation]:
@@ -197,7 +204,7 @@ class ModelDynamics(Dynamics):
 
     def _predict(
         self, index: int, model: DataAssociation, units: Units, drawn: Any, X: Inputs
-    ) -> tuple[Float[Array, "N K"], list[Components]]:
+    ) -> tuple[Float[Array, "N K"], dict[int, Components]]:
         """Weights and components of one of the models, in the user's units."""
         standard = (X - units.x_centre) / units.x_unit
         if self.whole:
@@ -207,10 +214,11 @@ class ModelDynamics(Dynamics):
                 return _predictive(with_functions(model, features, own), x[None])
 
             weights, parts = jax.vmap(along)(draws, standard)
-            weights, parts = weights[:, 0], [_trajectories_last(part) for part in parts]
+            weights = weights[:, 0]
+            parts = {k: _trajectories_last(part) for k, part in parts.items()}
         else:
             weights, parts = _predictive(model, standard)
-        return weights, [_in_units(part, units) for part in parts]
+        return weights, {k: _in_units(part, units) for k, part in parts.items()}
 
 
 def _trajectories_last(part: Components) -> Components:
@@ -225,8 +233,10 @@ def _in_units(part: Components, units: Units) -> Components:
     return Components(part.masses, mean, part.variance * square, part.noise * square)
 
 
-def _predictive(model: DataAssociation, X: Inputs) -> tuple[Float[Array, "N K"], list[Components]]:
-    """Mixing weights and the components of each process, in their order."""
+def _predictive(
+    model: DataAssociation, X: Inputs
+) -> tuple[Float[Array, "N K"], dict[int, Components]]:
+    """Mixing weights and the components of each process that the model has functions for."""
     marginals = model.marginals(model.project(X))
 
     def of_group(group: Process, part: Any) -> Components:
@@ -237,7 +247,7 @@ def _predictive(model: DataAssociation, X: Inputs) -> tuple[Float[Array, "N K"],
     for group, members in zip(groups, model.members, strict=True):
         for i, k in enumerate(members):
             found[k] = Components(*(leaf[i] for leaf in group))
-    return marginals.gate.weights, [found[k] for k in sorted(found)]
+    return marginals.gate.weights, found
 
 
 def _one_component(part: Components, key: Array) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
