@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from reference import LENGTHSCALE, NOISE, VARIANCE, curve, expectation, posterior, setting, smooth
+from sklearn.exceptions import ConvergenceWarning
 
 from dagp import DAGP, GP
-from dagp.model.gp import HeteroscedasticProcess
+from dagp.model.gp import _LONGEST_STEP, HeteroscedasticProcess
 from dagp.model.variational import NaturalGaussian
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -66,6 +67,28 @@ def test_natural_steps_come_to_rest_at_a_maximum():
     slopes = jax.jit(jax.grad(bound))((process.latent.q.shift, process.log_noise.q.shift))
     np.testing.assert_allclose(slopes[0], 0, atol=1e-6)
     np.testing.assert_allclose(slopes[1], 0, atol=1e-6)
+
+
+def test_a_step_without_residuals_is_not_endless():
+    """Heavy points that lie on the function have no curvature there."""
+    process, share = with_noise_gp(), jnp.full(len(INDUCING), 5000.0)
+    certain = NaturalGaussian(1e9 * np.eye(6)[None], np.zeros((1, 6)))
+    process = eqx.tree_at(lambda p: p.latent.q, process, certain)
+    projection = process.project(INDUCING)
+    before = process.marginals(projection)
+    moved = process.natural_step(projection, before, before.function.mean, share, 1.0)
+    change = moved.marginals(projection).log_noise.mean - before.log_noise.mean
+    assert -2 * _LONGEST_STEP < np.min(change) < -_LONGEST_STEP / 2
+
+
+def test_one_heavy_row_with_a_noise_gp_can_be_fitted_and_saved(tmp_path):
+    model = DAGP(1, GP(noise_gp=GP()), n_init=1, max_iter=60, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(np.ones((1, 4)), [-2e-6], sample_weight=[5348.0])
+    assert np.isfinite(model.lower_bound_)
+    assert model.lower_bound_ > 0
+    again = DAGP.load(model.save(tmp_path / "one.dagp"))
+    assert again.predict(np.ones((1, 4))) == model.predict(np.ones((1, 4)))
 
 
 def test_certain_constant_noise_is_plain_noise():

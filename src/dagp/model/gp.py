@@ -41,6 +41,9 @@ NOISE_WIDTH = 2.0
 the logarithm. It favours a signal over pure noise and is weak otherwise."""
 _NODES = 5
 """Noise levels per predictive density with uncertain noise variance."""
+_LONGEST_STEP = 4.0
+"""Most that a natural-gradient step may change the log noise variance at a data point. Where a
+function leaves almost no residuals its curvature vanishes, and whole steps would be endless."""
 _NOISE_GP_RATE = 0.3
 """Step size of the noise GP, which is not conjugate: full steps overshoot."""
 
@@ -176,6 +179,10 @@ class HeteroscedasticProcess(NoisyFunction):
         bend = 0.5 * jnp.sum(quadratic, axis=1, keepdims=True)
         target = slope + bend * (log_noise.mean - projection.log_noise.mean)
         slower = _NOISE_GP_RATE * rate
+        moved = self.log_noise.natural_step(projection.log_noise, target, bend, slower)
+        change = moved.marginals(projection.log_noise).mean - log_noise.mean
+        farthest = jnp.max(jnp.abs(change), where=responsibility[:, None] > 0, initial=0.0)
+        slower = slower * jnp.minimum(1.0, _LONGEST_STEP / farthest)
         noise = self.log_noise.natural_step(projection.log_noise, target, bend, slower)
         return eqx.tree_at(lambda p: (p.latent, p.log_noise), self, (latent, noise))
 
