@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from dagp import GP, Noise
+from dagp import DAGP, GP, Noise
 from dagp.core.precision import numerics
 from dagp.inference.standardize import Sample, Units, to_device_batch
 from dagp.inference.train import begin
-from dagp.search import number
+from dagp.search import number, refine
 from dagp.search.factory import Problem, Start, build
 from dagp.search.number import prune, with_fewer
 from dagp.search.trainer import Trainer
@@ -80,9 +80,9 @@ def test_a_process_that_shares_a_function_is_removed():
     with numerics():
         problem = problem_of(X, y, [GP()] * 3)
         result, trainer = trained(problem, member)
-        smaller, batch = prune(problem, result, trainer, 1000)
+        smaller, left, restricted = prune(problem, result, trainer, 1000)
     assert smaller.status == "converged"
-    assert batch.label_log_mask.shape[1] == 2
+    assert left.n_processes == restricted.batch.label_log_mask.shape[1] == 2
     assert smaller.bound > result.bound - number.WORTH
     found = np.asarray(smaller.state.responsibilities)[:120].argmax(axis=1)
     assert max(np.mean(found == process), np.mean(found != process)) > 0.97
@@ -112,6 +112,55 @@ def test_processes_that_are_needed_are_kept():
         problem = problem_of(X, y, [GP()] * 3)
         result, trainer = trained(problem, process)
         assert result.status == "converged"
-        kept, batch = prune(problem, result, trainer, 1000)
+        kept, left, same = prune(problem, result, trainer, 1000)
     assert kept is result
-    assert batch is trainer.batch
+    assert left is problem
+    assert same is trainer
+
+
+def two_planes():
+    """Two functions of two inputs that a few inducing inputs can follow, standardised."""
+    rng = np.random.default_rng(0)
+    X, process = rng.uniform(-1.7, 1.7, (120, 2)), np.arange(120) % 2
+    y = 1.5 * process + 0.2 * X.sum(axis=1) + 0.05 * rng.standard_normal(120)
+    return X, (y - y.mean()) / y.std(), process
+
+
+VARYING = {"inducing": 12, "n_init": 2, "tol": 1e-1, "random_state": 0}
+
+
+def test_noise_gps_are_counted_with_fewer_inducing_inputs_than_the_fit_has(monkeypatch):
+    monkeypatch.setattr("dagp.search.search.SEARCH_INDUCING", 8)
+    counts, pruned = [], number.prune
+
+    def watched(problem, *others):
+        counts.append((len(problem.inducing), problem.n_processes))
+        return pruned(problem, *others)
+
+    monkeypatch.setattr("dagp.search.fit.prune", watched)
+    X, y, process = two_planes()
+    model = DAGP("auto", GP(noise_gp=GP()), **VARYING).fit(X, y)
+    assert [inducing for inducing, _ in counts] == [8, 12]
+    assert counts[1][1] == len(model.processes_) == 2
+    (group,) = model.posterior_.model.groups
+    assert group.latent.inducing.raw.shape == group.log_noise.inducing.raw.shape == (2, 12, 2)
+    assert max(np.mean(model.assignment_ == process), np.mean(model.assignment_ != process)) > 0.97
+
+
+def test_a_callback_stops_a_count_also_while_inducing_inputs_are_added(monkeypatch):
+    monkeypatch.setattr("dagp.search.search.SEARCH_INDUCING", 8)
+    added, after = [], []
+
+    def use_inducing(*given):
+        added.append(True)
+        refine.use_inducing(*given)
+
+    def callback(progress):
+        after.extend(added)
+        return bool(added)
+
+    monkeypatch.setattr("dagp.search.search.use_inducing", use_inducing)
+    X, y, _ = two_planes()
+    model = DAGP("auto", GP(noise_gp=GP()), callbacks=[callback], **VARYING).fit(X, y)
+    assert added == after == [True]
+    assert np.isfinite(model.lower_bound_)

@@ -53,6 +53,16 @@ class Problem(NamedTuple):
 
         return all(prior.clutter or is_plain(prior) for prior in self.priors)
 
+    @property
+    def noise_gps_alone(self) -> bool:
+        """Whether noise GPs are all that `deepened` adds. With other inducing inputs, steps on
+        every q then find the same functions again."""
+        functions = [prior for prior in self.priors if not prior.clutter]
+        single = all(type(prior) is GP for prior in functions)
+        gate = self.gate is None or self.gate == "constant" or type(self.gate) is GP
+        varying = any(getattr(prior, "noise_gp", None) is not None for prior in functions)
+        return single and gate and varying
+
 
 class Start(NamedTuple):
     """Initial responsibilities of a run, and hyperparameters that the user did not give."""
@@ -101,11 +111,12 @@ def build(problem: Problem, start: Start) -> DataAssociation:
 
 def with_inducing(problem: Problem, start: Start, trained: DataAssociation) -> DataAssociation:
     """The model of a start, with the hyperparameters of one trained with fewer inducing inputs."""
+    fresh = build(problem, start)
+    if jax.tree.structure(fresh) != jax.tree.structure(trained):
+        fresh = deepened(problem, start, fresh, Deepening())
     # Inducing inputs and q alone have shapes that depend on their number.
     return jax.tree.map(
-        lambda fresh, old: to_host(old) if np.shape(fresh) == np.shape(old) else fresh,
-        build(problem, start),
-        trained,
+        lambda new, old: to_host(old) if np.shape(new) == np.shape(old) else new, fresh, trained
     )
 
 

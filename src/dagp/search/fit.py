@@ -42,7 +42,7 @@ from dagp.search.factory import Problem, build, deepened, resumed
 from dagp.search.number import prune, with_fewer
 from dagp.search.race import FIRST_DROPPED, Contender, ranked
 from dagp.search.refine import Amount
-from dagp.search.search import search, warm
+from dagp.search.search import fewer_inducing, search, warm, with_more_inducing
 from dagp.search.starts import starts
 from dagp.search.subsample import SEARCH_ROWS, subsample
 from dagp.search.trainer import Trainer
@@ -172,11 +172,16 @@ def _search(
     all_rows: Sample | None,
 ) -> Fit:
     """Search; `all_rows` decide between the finalists if the problem has only some of them."""
-    if options.auto and previous is None:
+    counts = options.auto and previous is None
+    coarse, amount = problem, options.amount
+    if counts:
         problem = with_fewer(problem, options.rng)
         trainer = options.trainer(to_device_batch(problem.sample, problem.n_processes))
+        # Noise GPs are trained in many steps, which superfluous processes make expensive.
+        coarse = fewer_inducing(problem, options.rng) if problem.noise_gps_alone else problem
+        amount = amount if coarse is problem else None
     result, ranking = search(
-        problem,
+        coarse,
         trainer,
         n_init=options.n_init,
         max_iter=options.max_iter,
@@ -184,7 +189,7 @@ def _search(
         spare=options.auto,
         previous=previous,
         on_all_rows=None if all_rows is None else lambda model: sweeps(model, all_rows)[1],
-        amount=options.amount,
+        amount=amount,
     )
     batch = trainer.batch
     check_finite(result.bound, ranking)
@@ -192,8 +197,13 @@ def _search(
     verdict, others = judge(ranking, batch, problem.sample.weight)
     rivals = [(c, settled(c.result(), batch)) for c in others]
     if options.auto and result.status != "stopped":
-        result, batch = prune(problem, result, trainer, options.max_iter)
-    return Fit(result, ranking, rivals, True, batch, verdict)
+        result, left, trainer = prune(coarse, result, trainer, options.max_iter)
+        if coarse is not problem and result.status != "stopped":
+            left = left._replace(inducing=problem.inducing)
+            more = options.rng, options.max_iter, options.amount
+            result = with_more_inducing(left, result, trainer, *more)
+            result, _, trainer = prune(left, result, trainer, options.max_iter)
+    return Fit(result, ranking, rivals, True, trainer.batch, verdict)
 
 
 def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:

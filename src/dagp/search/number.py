@@ -39,6 +39,10 @@ REMOVAL_STEPS = 4 * BLOCK
 """Steps for a model without a process to come as high as the model with it."""
 
 
+Smaller = tuple[Result, Problem, Trainer]
+"""A solution with its processes and its batch."""
+
+
 def with_fewer(problem: Problem, rng: np.random.Generator) -> Problem:
     """The problem with as many functions as mixtures of regressions have use for, and one more
     unless their score decides against it."""
@@ -67,10 +71,8 @@ def _scores(problem: Problem, most: int, rng: np.random.Generator) -> list[float
     return scores
 
 
-def prune(
-    problem: Problem, result: Result, trainer: Trainer, max_iter: int
-) -> tuple[Result, Batch]:
-    """The solution without superfluous processes, trained to convergence, and its batch."""
+def prune(problem: Problem, result: Result, trainer: Trainer, max_iter: int) -> Smaller:
+    """The solution without superfluous processes, trained to convergence."""
     weight = problem.sample.weight
     found = to_host(result.state.responsibilities)[: len(weight)]
     used, given = in_use(found, weight), result
@@ -86,10 +88,7 @@ def prune(
         trained = trainer.train(result.state, max_iter, result.rate)
         trace = np.concatenate([result.trace, trained.trace])
         result = settled(trained, trainer.batch)._replace(trace=trace)
-    return result, trainer.batch
-
-
-Smaller = tuple[Result, Problem, Trainer]
+    return result, problem, trainer
 
 
 def _without_one(problem: Problem, result: Result, trainer: Trainer) -> Smaller | None:

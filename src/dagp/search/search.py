@@ -153,13 +153,11 @@ def search(
             use_inducing(problem, best, trainer)
         # A model with a process to spare is trained to convergence without it.
         steps = RACE_STEPS if spare and not _all_in_use(problem, best) else max_iter
-        result = best.advance(trainer, steps, trainer.callback)
-        if previous is None and result.status != "stopped":
-            if renew_gate(problem, best, trainer):
-                result = best.advance(trainer, steps, trainer.callback)
-            simplify(problem, best, trainer)
-            best.status = result.status
-            finish(problem, best, trainer, rng, steps, amount)
+        if previous is None:
+            complete(problem, best, trainer, rng, steps, amount)
+        else:
+            best.advance(trainer, steps, trainer.callback)
+        if previous is None and best.status != "stopped":
             deepen(problem, best, trainer, max_iter)
         result = best.result()
     except StopSearchError:
@@ -167,6 +165,48 @@ def search(
         result = best.result()._replace(status="stopped")
     best.fate = "kept"
     return settled(result, trainer.batch), ranked(contenders)
+
+
+def complete(
+    problem: Problem,
+    best: Contender,
+    trainer: Trainer,
+    rng: np.random.Generator,
+    steps: int,
+    amount: Amount,
+) -> None:
+    """Train a solution to convergence, with the gate and the inducing inputs that the data need."""
+    status = best.advance(trainer, steps, trainer.callback).status
+    if status == "stopped":
+        return
+    if renew_gate(problem, best, trainer):
+        status = best.advance(trainer, steps, trainer.callback).status
+    simplify(problem, best, trainer)
+    best.status = status
+    finish(problem, best, trainer, rng, steps, amount)
+
+
+def with_more_inducing(
+    problem: Problem,
+    found: Result,
+    trainer: Trainer,
+    rng: np.random.Generator,
+    steps: int,
+    amount: Amount,
+) -> Result:
+    """A solution found with fewer inducing inputs than the problem has, trained with all of them
+    unless that is worse."""
+    given = to_host(found.state.responsibilities)[: len(problem.sample.X)]
+    best = Contender(Start("coarse", given, 0.6, 0.1), found.state, found.bound, found.rate)
+    use_inducing(problem, best, trainer)
+    try:
+        complete(problem, best, trainer, rng, steps, amount)
+    except StopSearchError:
+        best.status = "stopped"
+    if best.bound < found.bound:
+        return found._replace(status=best.status)
+    trace = np.concatenate([found.trace, *best.traces])
+    return settled(best.result(), trainer.batch)._replace(trace=trace)
 
 
 def fewer_inducing(problem: Problem, rng: np.random.Generator) -> Problem:
