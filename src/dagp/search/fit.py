@@ -172,14 +172,13 @@ def _search(
     all_rows: Sample | None,
 ) -> Fit:
     """Search; `all_rows` decide between the finalists if the problem has only some of them."""
-    counts = options.auto and previous is None
     coarse, amount = problem, options.amount
-    if counts:
+    if options.auto and previous is None:
         problem = with_fewer(problem, options.rng)
         trainer = options.trainer(to_device_batch(problem.sample, problem.n_processes))
         # Noise GPs are trained in many steps, which superfluous processes make expensive.
         coarse = fewer_inducing(problem, options.rng) if problem.noise_gps_alone else problem
-        amount = amount if coarse is problem else None
+        amount = options.amount if coarse is problem else None
     result, ranking = search(
         coarse,
         trainer,
@@ -197,13 +196,23 @@ def _search(
     verdict, others = judge(ranking, batch, problem.sample.weight)
     rivals = [(c, settled(c.result(), batch)) for c in others]
     if options.auto and result.status != "stopped":
-        result, left, trainer = prune(coarse, result, trainer, options.max_iter)
-        if coarse is not problem and result.status != "stopped":
-            left = left._replace(inducing=problem.inducing)
-            more = options.rng, options.max_iter, options.amount
-            result = with_more_inducing(left, result, trainer, *more)
+        result, batch = _pruned(problem, coarse, result, trainer, options)
+    return Fit(result, ranking, rivals, True, batch, verdict)
+
+
+def _pruned(
+    problem: Problem, coarse: Problem, result: Result, trainer: Trainer, options: Options
+) -> tuple[Result, Batch]:
+    """The solution without superfluous processes, with the inducing inputs of the problem."""
+    result, left, trainer = prune(coarse, result, trainer, options.max_iter)
+    if coarse is not problem:
+        left = left._replace(inducing=problem.inducing)
+        more = options.rng, options.max_iter, options.amount
+        result = with_more_inducing(left, result, trainer, *more)
+        # One process more may have followed what fewer inducing inputs could not.
+        if result.status != "stopped":
             result, _, trainer = prune(left, result, trainer, options.max_iter)
-    return Fit(result, ranking, rivals, True, trainer.batch, verdict)
+    return result, trainer.batch
 
 
 def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
