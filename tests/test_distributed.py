@@ -287,3 +287,32 @@ def test_a_launch_that_is_terminated_leaves_nothing_behind(folder, tmp_path):
     assert process.wait(timeout=30) == 128 + signal.SIGTERM
     assert not list(tmp_path.iterdir())
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+@pytest.mark.parametrize(
+    ("end", "raised"), [("SIGTERM", SystemExit), ("SIGINT", KeyboardInterrupt)]
+)
+def test_a_launch_that_is_ended_while_a_worker_starts_does_not_forget_it(end, raised, monkeypatch):
+    """The signal comes after the worker has begun, and before it is known to have."""
+    begun = []
+
+    def popen(*_, **__):
+        sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+        begun.append(given(sleeper, stdout=subprocess.PIPE))
+        os.kill(os.getpid(), getattr(signal, end))
+        return begun[-1]
+
+    given = subprocess.Popen
+    monkeypatch.setattr(launch.subprocess, "Popen", popen)
+    before = signal.signal(signal.SIGTERM, launch._end)
+    try:
+        with pytest.raises(raised), launch._WorkerGroup.started(["fit"], 2, ()):
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        ends = [worker.poll() for worker in begun]
+        for worker in begun:
+            worker.kill()
+            worker.communicate()
+    assert ends == [-signal.SIGKILL]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

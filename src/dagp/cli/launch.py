@@ -104,7 +104,8 @@ class _WorkerGroup:
                 environment[HEARTBEAT] = str(folder / f"{index}.beat")
                 environment |= {"CUDA_VISIBLE_DEVICES": gpus[index]} if gpus else {}
                 log = stack.enter_context((folder / f"{index}.log").open("wb"))
-                workers.append(_start_worker(words, environment, index, count, log))
+                with _signals_later():
+                    workers.append(_start_worker(words, environment, index, count, log))
             forward = threading.Thread(target=_forward, args=(workers[0].stdout,), daemon=True)
             forward.start()
             yield _WorkerGroup(workers, folder)
@@ -177,11 +178,28 @@ def _start_worker(
     return worker
 
 
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """Ctrl-C and `kill` inside the ``with`` block take effect after it: a worker that has started
+    but is not in the list, or that the list was not read to, would be left behind."""
+    waiting: list[int] = []
+    ends = (signal.SIGINT, signal.SIGTERM)
+    before = {end: signal.signal(end, lambda number, _: waiting.append(number)) for end in ends}
+    try:
+        yield
+    finally:
+        for end, handler in before.items():
+            signal.signal(end, signal.SIG_DFL if handler is None else handler)
+    for number in waiting[:1]:
+        signal.raise_signal(number)
+
+
 def _kill_all(workers: Sequence[_Worker]) -> None:
-    for worker in workers:
-        worker.kill()
-    for worker in workers:
-        worker.wait()
+    with _signals_later():
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.wait()
 
 
 def _forward(stream: IO[bytes]) -> None:
