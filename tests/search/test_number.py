@@ -159,8 +159,14 @@ def test_a_callback_stops_a_count_also_while_inducing_inputs_are_added(monkeypat
         after.extend(added)
         return bool(added)
 
+    def watched(*given):
+        counted.append(True)
+        return pruned(*given)
+
+    pruned, counted = number.prune, []
+    monkeypatch.setattr("dagp.search.fit.prune", watched)
     monkeypatch.setattr("dagp.search.search.use_inducing", use_inducing)
     X, y, _ = two_planes()
     model = DAGP("auto", GP(noise_gp=GP()), callbacks=[callback], **VARYING).fit(X, y)
-    assert added == after == [True]
+    assert added == after == counted == [True]
     assert np.isfinite(model.lower_bound_)

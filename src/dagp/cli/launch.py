@@ -180,8 +180,10 @@ def _start_worker(
 
 @contextlib.contextmanager
 def _signals_later() -> Iterator[None]:
-    """Ctrl-C and `kill` inside the ``with`` block take effect after it: a worker that has started
-    but is not in the list, or that the list was not read to, would be left behind."""
+    """Ctrl-C and `kill` inside the ``with`` block take effect after it.
+
+    While a worker starts, or workers are killed, they would leave one behind.
+    """
     waiting: list[int] = []
     ends = (signal.SIGINT, signal.SIGTERM)
     before = {end: signal.signal(end, lambda number, _: waiting.append(number)) for end in ends}

@@ -74,6 +74,11 @@ class Start(NamedTuple):
     uniform: bool = False
     """Whether clutter of unknown shape starts as uniform."""
 
+    @staticmethod
+    def of(kind: str, responsibilities: Float[np.ndarray, "N K"]) -> "Start":
+        """A start for parts that begin anew beside a trained model."""
+        return Start(kind, responsibilities, lengthscale=0.6, noise_std=0.1)
+
 
 def build_context(problem: Problem, start: Start) -> BuildContext:
     """The context in which the priors build their processes."""

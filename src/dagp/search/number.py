@@ -153,7 +153,7 @@ def _restricted(
     batch = to_device_batch(smaller.sample, len(ks))
     left = given[:, ks] + 1e-12
     left /= left.sum(axis=1, keepdims=True)
-    gate = build(smaller, Start("pruned", left, 0.6, 0.1)).gate
+    gate = build(smaller, Start.of("pruned", left)).gate
     rest = DataAssociation.assemble([model.process(int(k)) for k in ks], gate)
     state, _ = begin(rest, batch, shard_rows(padded(left, len(batch.X))), PROBE_STEPS)
     trainer = trainer._replace(batch=batch)

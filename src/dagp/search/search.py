@@ -153,12 +153,12 @@ def search(
             use_inducing(problem, best, trainer)
         # A model with a process to spare is trained to convergence without it.
         steps = RACE_STEPS if spare and not _all_in_use(problem, best) else max_iter
-        if previous is None:
-            complete(problem, best, trainer, rng, steps, amount)
-        else:
+        if previous is not None:
             best.advance(trainer, steps, trainer.callback)
-        if previous is None and best.status != "stopped":
-            deepen(problem, best, trainer, max_iter)
+        else:
+            complete(problem, best, trainer, rng, steps, amount)
+            if best.status != "stopped":
+                deepen(problem, best, trainer, max_iter)
         result = best.result()
     except StopSearchError:
         best = max(contenders, key=lambda c: c.bound)
@@ -197,7 +197,7 @@ def with_more_inducing(
     """A solution found with fewer inducing inputs than the problem has, trained with all of them
     unless that is worse."""
     given = to_host(found.state.responsibilities)[: len(problem.sample.X)]
-    best = Contender(Start("coarse", given, 0.6, 0.1), found.state, found.bound, found.rate)
+    best = Contender(Start.of("coarse", given), found.state, found.bound, found.rate)
     use_inducing(problem, best, trainer)
     try:
         complete(problem, best, trainer, rng, steps, amount)
