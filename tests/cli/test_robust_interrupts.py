@@ -82,14 +82,48 @@ main()
 """
 
 
+IN_IMPORT = """
+import importlib.machinery, signal, sys, time
+from dagp.__main__ import main
+
+class Importer:
+    def find_spec(self, name, path=None, target=None):
+        return importlib.machinery.ModuleSpec(name, self) if name == "dagp.cli" else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.1)
+        print("imported")
+        module.main = lambda: time.sleep(100)
+
+sys.meta_path.insert(0, Importer())
+main()
+"""
+
+
+def ended(code):
+    """A finished process that ran this Python code."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(dagp.__file__).parents[1])}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90)
+
+
 def test_ctrl_c_inside_a_callback_is_not_lost():
     """Python prints and forgets what the garbage collector's callbacks raise."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(dagp.__file__).parents[1])}
-    ended = subprocess.run(
-        [sys.executable, "-c", IN_CALLBACK], env=environment, capture_output=True, timeout=90
-    )
-    assert ended.returncode in (130, -signal.SIGINT)
-    assert ended.stderr == b"Stopped.\n"
+    found = ended(IN_CALLBACK)
+    assert found.returncode in (130, -signal.SIGINT)
+    assert found.stderr == "Stopped.\n"
+
+
+def test_ctrl_c_inside_an_import_waits_for_its_end():
+    """An exception in the initialisation of an extension module, such as NumPy's, may crash."""
+    found = ended(IN_IMPORT)
+    assert found.stdout == "imported\n"
+    assert found.returncode == 130
+    assert found.stderr == "Stopped.\n"
 
 
 def test_every_command_has_a_line():
