@@ -164,9 +164,9 @@ def _densities(case: Case, model: DAGP, data: Data) -> None:
 
 
 def _in_range(model: DAGP, data: Data) -> None:
-    """Where data are, the mean does not leave them far behind."""
+    """Where data are, the mean does not leave them far behind, by what it knows of itself."""
     low, high = data.y.min(axis=0), data.y.max(axis=0)
-    margin = 3 * (high - low) + np.sqrt(model.predict_mixture(data.X).variance())
+    margin = 3 * (high - low + np.sqrt(model.predict_mixture(data.X).variance()))
     mean = model.predict(data.X)
     assert np.all((mean >= low - margin) & (mean <= high + margin)), "means far from the data"
 

@@ -1,5 +1,6 @@
 """Exact inference: the same bound and posterior as with every input as an inducing input."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from dagp import GP, DeepGP, Noise, kernels
 from dagp.core.linalg import smallest_jitter
 from dagp.core.precision import numerics
+from dagp.inference import exact
 from dagp.inference.elbo import elbo_and_responsibilities
 from dagp.inference.exact import (
     Exact,
@@ -23,6 +25,7 @@ from dagp.inference.exact import (
 )
 from dagp.inference.standardize import Sample, Units, to_batch
 from dagp.inference.train import begin
+from dagp.model.parameters import trainable
 from dagp.model.process import Deepening
 from dagp.search.factory import Problem, Start, build, deepened
 
@@ -148,6 +151,37 @@ def test_maximise_survives_values_that_are_not_finite():
 
     found = maximise(value, {"x": jnp.array([-3.0, 0.0])}, 60, 10.0)
     assert np.allclose(found["x"], 0.9, atol=1e-2)
+
+
+def test_maximise_survives_values_that_are_not_finite_where_all_are_low():
+    # What is not finite is worse than anything before, however low that is.
+    def value(x):
+        return jnp.where(x[0] < 1, -1e12 * (1 - 0.5 * x[0]), jnp.nan), jnp.array([5e11])
+
+    found = maximise(value, jnp.array([0.0]), 60, np.inf)
+    assert 0.9 < found[0] < 1
+
+
+def test_a_hyperparameter_cannot_run_away(monkeypatch):
+    # The ELBO rises with the length scale, always by as much: L-BFGS doubles its steps.
+    def slope(model, batch, given):
+        moving = eqx.filter(model, trainable(model))
+        up = eqx.tree_at(
+            lambda m: m.groups[0].latent.kernel.lengthscale.raw,
+            jax.tree.map(jnp.zeros_like, moving),
+            replace_fn=jnp.ones_like,
+        )
+        raw = model.groups[0].latent.kernel.lengthscale.raw
+        return jnp.sum(raw), up
+
+    monkeypatch.setattr(exact, "_slope", slope)
+    model, batch, *_ = model_and_batch()
+    before = np.asarray(model.groups[0].latent.kernel.lengthscale.raw)
+    begun = Exact(model, padded(GIVEN, batch))
+    found = fit_exact(begun, batch, 0.0, rounds=1)
+    after = np.asarray(found.model.groups[0].latent.kernel.lengthscale.raw)
+    assert np.all(after > before + 1)
+    assert np.all(after < before + 101)
 
 
 def test_no_number_moves_further_than_its_reach():

@@ -57,8 +57,11 @@ def test_a_q_that_is_no_distribution_is_refused_in_words():
     model = build(problem, Start("random", np.full((6, 2), 0.5), 1.0, 0.1))
     _check_distributions(model, "float64")
     model.groups[0].latent.q.precision[0] = -np.eye(3)
-    with pytest.raises(FitError, match="beyond what the model can take in: precision of q"):
+    with pytest.raises(FitError, match="beyond what the model can take in: precision of q") as told:
         _check_distributions(model, "float64")
+    assert "dtype" not in str(told.value)
+    with pytest.raises(FitError, match='or use dtype="float64"'):
+        _check_distributions(model, "float32")
 
 
 @pytest.mark.usefixtures("float64")

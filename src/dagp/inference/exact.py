@@ -34,7 +34,7 @@ from dagp.inference.elbo import responsibilities
 from dagp.model.association import Batch, DataAssociation, apply_labels
 from dagp.model.gp import GPProcess
 from dagp.model.noise_shapes import GaussianShape
-from dagp.model.parameters import log_prior, trainable
+from dagp.model.parameters import log_prior, parameters_of, trainable
 from dagp.model.process import LOG_2PI, Process, observed
 from dagp.model.sparse_gp import Marginals, SparseGP
 
@@ -42,6 +42,9 @@ ROUNDS = 20
 """Most times that hyperparameters and responsibilities are updated in turn."""
 EVALUATIONS = 15
 """Of the ELBO, for the hyperparameters, between two updates of the responsibilities."""
+_FARTHEST = 100.0
+"""How far the logarithm of a hyperparameter may move in between. The line search of L-BFGS may
+overshoot where a length scale no longer matters, and what is so large overflows when squared."""
 _GATE_STEPS = 8
 _GATE_RATE = 0.5
 """Natural-gradient steps of the gate in an update of the responsibilities, and their size."""
@@ -234,14 +237,16 @@ def maximise(
 
     flat, unravel = ravel_pytree(start)
     best: list[Any] = [-np.inf, np.asarray(flat)]
-    worst = 1e10
+    lowest = -1e10
 
     def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal lowest
         value, gradient = function(unravel(jnp.asarray(x)))
         slope = np.asarray(ravel_pytree(gradient)[0], np.float64)
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             # Worse than anything before: the line search shortens its step.
-            return worst, np.zeros_like(slope)
+            return -2 * lowest, np.zeros_like(slope)
+        lowest = min(lowest, float(value))
         if value > best[0]:
             best[:] = [float(value), np.array(x)]
         return -float(value), -slope
@@ -251,6 +256,16 @@ def maximise(
     box = np.stack([first - reach, first + reach], axis=1)
     minimize(negative, first, jac=True, method="L-BFGS-B", bounds=box, options=limits)
     return unravel(jnp.asarray(best[1]))
+
+
+def _strayed(moving: Any, start: Any) -> bool:
+    """Whether a positive hyperparameter is too far from where it began."""
+    pairs = zip(parameters_of(moving), parameters_of(start), strict=True)
+    return any(
+        np.max(np.abs(np.asarray(now.raw) - np.asarray(before.raw)), initial=0.0) > _FARTHEST
+        for now, before in pairs
+        if now.support == "positive" and now.raw is not None
+    )
 
 
 def fit_exact(
@@ -267,12 +282,15 @@ def fit_exact(
     total, best = float(np.sum(to_host(batch.weight))), begun
     for _ in range(rounds):
         moving, rest = eqx.partition(best.model, trainable(best.model))
+        given = best.responsibilities
 
-        def value(moving: Any, rest: Any = rest, given: PerProcess = best.responsibilities) -> Any:
-            return _slope(eqx.combine(moving, rest), batch, given)
+        def value(now: Any, start: Any = moving, rest: Any = rest, given: Any = given) -> Any:
+            if _strayed(now, start):
+                return np.nan, now
+            return _slope(eqx.combine(now, rest), batch, given)
 
         model = eqx.combine(maximise(value, moving, EVALUATIONS, reach), rest)
-        model, found, bound, decisive = _update(model, batch, best.responsibilities)
+        model, found, bound, decisive = _update(model, batch, given)
         gain = float(bound) - best.bound
         if not gain > 0:
             break
