@@ -57,7 +57,7 @@ def test_a_reward_that_sees_regimes_keeps_away_from_one(cliff):
     assert len(found.history) == 1
 
 
-def test_the_best_of_several_starts_is_kept(cliff):
+def test_the_best_of_several_starts_is_kept(cliff, monkeypatch):
     starts = [Policy(follow, np.full(1, at)) for at in (-0.9, 0.2)]
     reward = lambda s, a, after, p: after[0]  # noqa: E731
     found = improve_policy(
@@ -65,6 +65,12 @@ def test_the_best_of_several_starts_is_kept(cliff):
     )
     assert found.policy.parameters.item() == pytest.approx(0.2, abs=1e-3)
     assert [len(h) for h in found.history] == [1, 1]
+    # In one thread instead of two, the same.
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    again = improve_policy(
+        cliff, reward, starts, horizon=2, max_iter=1, learning_rate=1e-6, random_state=0
+    )
+    assert again.history == found.history
 
 
 def test_a_model_is_an_environment(cliff):

@@ -7,7 +7,7 @@ import pytest
 
 from dagp import DAGP, GP, Noise, fixed, kernels, parameter
 from dagp.core.precision import numerics
-from dagp.dynamics import Policy, TransitionModel, network_policy
+from dagp.dynamics import Policy, TransitionModel, network_policy, paths
 from dagp.dynamics.functions import (
     cosine,
     draw_features,
@@ -246,6 +246,20 @@ def test_a_numpy_policy_moves_as_the_same_policy_in_jax(machine):
     np.testing.assert_allclose(ours.states, theirs.states, atol=1e-9)
     np.testing.assert_array_equal(ours.regimes, theirs.regimes)
     np.testing.assert_array_equal(ours.states[:, 1, 0], 0.4)
+
+
+def test_batches_have_draws_of_their_own_however_many_cores_compute_them(machine, monkeypatch):
+    monkeypatch.setattr(paths, "_BATCH", 4)
+    policy = Policy(towards, 2.0)
+    settings = {"horizon": 4, "n_samples": 7, "random_state": 7}
+    run = machine.rollout(policy, [0.1], **settings)
+    # Two batches of four, the second filled up.
+    assert run.states.shape == (7, 5, 1)
+    assert not np.array_equal(run.states[:3], run.states[4:])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    np.testing.assert_array_equal(machine.rollout(policy, [0.1], **settings).states, run.states)
+    theirs = machine.rollout(lambda s: policy(s), [0.1], **settings)
+    np.testing.assert_allclose(theirs.states, run.states, atol=1e-9)
 
 
 def test_seeds_determine_trajectories_and_flags_of_jax_stay(machine):

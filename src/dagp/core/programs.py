@@ -33,8 +33,8 @@ _OPTIONS = (
     if jax.__version__.startswith(_WITH_OTHER_EMITTERS)
     else None
 )
-"""Compiles in two thirds to four fifths of the time; the programs run equally fast. Later versions
-of JAX have no such option."""
+"""Compiles most programs in two thirds to four fifths of the time; they run equally fast. Later
+versions of JAX have no such option."""
 _SCALARS = (bool, int, float, complex)
 _PACKAGES = ("dagp", "equinox", "jax", "jaxlib", "numpy", "optax")
 """Packages whose classes a file may name."""
@@ -65,8 +65,9 @@ def forget_programs_if_many() -> None:
 class Program:
     """A function that is compiled once for each structure and type of its arguments."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], options: Any) -> None:
         functools.update_wrapper(self, function)
+        self._options = options
         self._lock = threading.RLock()
         self._inside: Any = jax.jit(function)
         """Inside of other transformations, and everywhere but on one CPU device."""
@@ -130,11 +131,11 @@ class Program:
 
         # Without the signature of the function: its arguments are others.
         del of_leaves.__wrapped__
-        jitted = jax.jit(of_leaves, compiler_options=_OPTIONS)
+        jitted = jax.jit(of_leaves, compiler_options=self._options)
         if cache_folder() is None or _jax_keeps_programs():
             return jitted
         try:
-            key = program_key(self, tree, types, (_context(), _OPTIONS))
+            key = program_key(self, tree, types, (_context(), self._options))
         except (UnknownCodeError, AttributeError, OSError):
             return jitted
         found = _load(key, len(leaves))
@@ -144,15 +145,16 @@ class Program:
         return found
 
 
-def program(function: Callable[..., Any]) -> Any:
+def program(function: Callable[..., Any], *, emitters: bool = False) -> Any:
     """As ``jax.jit``, for the library's own functions: keeps the compiled program on disk.
 
     The function stands at the top of a module of this library and depends on nothing but its
     arguments and the sources of the library. Arguments and results are trees of arrays; where their
     static parts hold classes or functions from elsewhere, such as a user's kernel, the program is
-    compiled in every process.
+    compiled in every process. `emitters`: by XLA's fusion emitters, which compile long programs
+    without matrix products faster.
     """
-    return Program(function)
+    return Program(function, None if emitters else _OPTIONS)
 
 
 def _context() -> tuple[Any, ...]:

@@ -1,7 +1,9 @@
 """Roll-outs for users: checked, in NumPy arrays, also for policies that are not JAX functions."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,15 +11,20 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dagp.core.precision import numerics
+from dagp.core.programs import program
 from dagp.core.random import as_random_state
+from dagp.core.threads import concurrently, free_cores
 from dagp.core.typing import Array, Float, Int, RandomState
 from dagp.dynamics import checks
-from dagp.dynamics.policy import Policy
-from dagp.dynamics.rollout import Steps, advance, simulate
+from dagp.dynamics.policy import Call, Policy
+from dagp.dynamics.rollout import Act, Steps, advance, simulate
 from dagp.dynamics.steps import Dynamics, ModelDynamics, States
 
 if TYPE_CHECKING:
     from dagp.dynamics.transition import TransitionModel
+
+_BATCH = 250
+"""Most trajectories of a batch."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +80,18 @@ class Rollout:
         return np.quantile(self.states, q, axis=0)
 
 
-@eqx.filter_jit
+@partial(program, emitters=True)
 def _compiled(
-    dynamics: Dynamics, policy: Policy, start: States, key: Array, horizon: int, kept: Any
+    dynamics: Dynamics,
+    act: Act,
+    parameters: Any,
+    start: States,
+    seed: Any,
+    times: Int[Array, " T"],
+    kept: Int[Array, " N"] | None,
 ) -> Steps:
-    act, parameters = policy.function, policy.parameters
-    return simulate(dynamics, act, parameters, start, horizon, key, kept=kept)
+    key = jax.random.key(seed)
+    return simulate(dynamics, act, parameters, start, len(times), key, kept=kept)
 
 
 @eqx.filter_jit
@@ -143,15 +156,14 @@ def roll_out(
     rng = as_random_state(random_state)
     chances = _chances(regimes, model, len(states))
     kept = None if chances is None else _drawn_once(np.repeat(chances, n_samples, axis=0), rng)
-    dynamics = model.dynamics(functions)
+    dynamics, batches = model.dynamics(functions), _Batches.of(len(many), rng)
+    steps: Any
     with numerics():
-        key = key_of(rng)
         if isinstance(policy, Policy):
             _check_width(policy, states[0], model.n_actions_)
-            steps = _compiled(dynamics, policy, many, key, horizon, kept)
+            steps = _with_program(dynamics, policy, many, batches, horizon, kept)
         else:
-            steps = _with_numpy(dynamics, policy, many, key, horizon, kept, model)
-        steps: Any = Steps(*(np.asarray(part) for part in steps))
+            steps = _with_numpy(dynamics, policy, many, batches, horizon, kept, model)
     checks.actions(steps.actions, steps.states, *model.action_bounds_.T)
     X = np.concatenate([steps.states, steps.actions], axis=2)
     outside = checks.tell_outside(model.range_.beyond(X), model.n_states_)
@@ -213,20 +225,73 @@ def _check_width(policy: Policy, state: np.ndarray, n_actions: int) -> None:
         )
 
 
+class _Batches(NamedTuple):
+    """Trajectories in batches, each with draws of its own, on whichever core.
+
+    On a CPU, several cores compute them at once; on an accelerator, all are one batch.
+    """
+
+    total: int
+    rows: Int[np.ndarray, "B N"]
+    """Trajectories of each batch; the last is filled up, so that all need the same program."""
+    seeds: Int[np.ndarray, " B"]
+
+    @staticmethod
+    def of(count: int, rng: np.random.RandomState) -> "_Batches":
+        batches = -(-count // _BATCH) if jax.default_backend() == "cpu" else 1
+        size = -(-count // batches)
+        rows = np.minimum(np.arange(batches * size), count - 1).reshape(batches, size)
+        return _Batches(count, rows, rng.randint(2**31 - 1, size=batches).astype(np.uint32))
+
+    def joined(self, found: Iterable[Steps], axis: int) -> Steps:
+        """Results of all batches; `axis` is that of the trajectories."""
+
+        def join(*parts: Any) -> np.ndarray:
+            return np.take(np.concatenate(parts, axis), np.arange(self.total), axis)
+
+        return jax.tree.map(join, *found)
+
+
+def _of(kept: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if kept is None else kept[rows]
+
+
+def _with_program(
+    dynamics: Dynamics,
+    policy: Policy,
+    start: np.ndarray,
+    batches: _Batches,
+    horizon: int,
+    kept: np.ndarray | None,
+) -> Steps:
+    """As `simulate`, in batches."""
+    act, times = Call.of(policy.function), np.arange(horizon)
+
+    def run(batch: tuple[np.ndarray, Any]) -> Steps:
+        rows, seed = batch
+        given = (policy.parameters, start[rows], seed, times, _of(kept, rows))
+        steps = _compiled(dynamics, act, *given)
+        return jax.tree.map(np.asarray, steps)
+
+    each = list(zip(batches.rows, batches.seeds, strict=True))
+    return batches.joined(concurrently(run, each, free_cores()), axis=1)
+
+
 def _with_numpy(
     dynamics: Dynamics,
     policy: Any,
     start: np.ndarray,
-    key: Array,
+    batches: _Batches,
     horizon: int,
     kept: np.ndarray | None,
     model: "TransitionModel",
 ) -> Steps:
-    """As `simulate`, step by step, with actions from a NumPy function."""
-    begin_key, step_key = jax.random.split(key)
-    drawn = begin_paths(dynamics, begin_key, len(start))
+    """The same step by step, with actions from a NumPy function."""
+    keys = [jax.random.split(jax.random.key(seed)) for seed in batches.seeds]
+    drawn = [begin_paths(dynamics, begin, batches.rows.shape[1]) for begin, _ in keys]
+    keys = [jax.random.split(step, horizon) for _, step in keys]
     states, found = start, []
-    for own in jax.random.split(step_key, horizon):
+    for t in range(horizon):
         actions = np.asarray(policy(states), np.float64)
         if actions.shape != (len(start), model.n_actions_):
             raise ValueError(
@@ -234,7 +299,10 @@ def _with_numpy(
                 f"states of shape {states.shape}, got {actions.shape}."
             )
         checks.actions(actions[None], states[None], *model.action_bounds_.T)
-        steps = one_step(dynamics, drawn, states, actions, own, kept)
-        states = np.asarray(steps.next_states)
-        found.append(steps)
+        parts = [
+            one_step(dynamics, own, states[rows], actions[rows], key[t], _of(kept, rows))
+            for own, rows, key in zip(drawn, batches.rows, keys, strict=True)
+        ]
+        found.append(batches.joined(parts, axis=0))
+        states = found[-1].next_states
     return Steps(*(np.stack(parts) for parts in zip(*found, strict=True)))

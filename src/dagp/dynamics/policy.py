@@ -47,6 +47,27 @@ def _act(policy: Policy, states: Float[Array, "N S"]) -> Float[Array, "N A"]:
     return jax.vmap(lambda state: policy.function(policy.parameters, state))(states)
 
 
+class Call(eqx.Module):
+    """A function with the arrays that it holds apart, as an argument of compiled programs."""
+
+    arrays: Any
+    rest: Any = eqx.field(static=True)
+
+    @staticmethod
+    def of(function: Any) -> Any:
+        """The function itself, where it is nothing but arrays and the code of its class."""
+        if all(map(_is_array, jax.tree.leaves(function))):
+            return function
+        return Call(*eqx.partition(function, _is_array))
+
+    def __call__(self, *arguments: Any) -> Any:
+        return eqx.combine(self.arrays, self.rest)(*arguments)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | jax.Array)
+
+
 class Network(eqx.Module):
     """A ReLU network from a state to an action between bounds."""
 

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dagp.core.typing import Array, Float, Int
 from dagp.dynamics.steps import Actions, Dynamics, States
@@ -118,8 +117,3 @@ def surrogate(
     advantage = (shared - others if count > 1 else shared).reshape(ahead.shape)
     scores = jnp.sum(advantage * steps.log_weights, axis=0)
     return value + jnp.mean(scores) - jax.lax.stop_gradient(jnp.mean(scores))
-
-
-def as_arrays(steps: Steps) -> Steps:
-    """Trajectories as NumPy arrays."""
-    return Steps(*(np.asarray(part) for part in steps))

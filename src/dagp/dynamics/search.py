@@ -17,9 +17,10 @@ import optax
 from dagp.core.precision import numerics
 from dagp.core.programs import program
 from dagp.core.random import as_random_state
+from dagp.core.threads import concurrently, free_cores
 from dagp.core.typing import Array, Float, RandomState, Scalar
 from dagp.dynamics import checks
-from dagp.dynamics.policy import Policy, network_policy
+from dagp.dynamics.policy import Call, Policy, network_policy
 from dagp.dynamics.rollout import Act, Reward, discounted, simulate, surrogate
 from dagp.dynamics.steps import Dynamics, States
 
@@ -62,42 +63,23 @@ class Improved(NamedTuple):
     """That mean on fresh roll-outs after each block of steps, for every start."""
 
 
+Drawn = tuple[Float[np.ndarray, "*shape S"], np.uint32]
+"""States from which roll-outs start, and the seed of their key."""
+
+
 class Starts:
     """Draws states from which roll-outs start, and keys for these."""
 
     def __init__(self, states: Float[np.ndarray, "N S"], rng: np.random.RandomState):
         self.states, self.rng = states, rng
 
-    def draw(
-        self, *shape: int, visited: Float[np.ndarray, "F S"] | None = None
-    ) -> tuple[Float[np.ndarray, "*shape S"], np.uint32]:
+    def draw(self, *shape: int, visited: Float[np.ndarray, "F S"] | None = None) -> Drawn:
         """States of this shape, some of them among those `visited`, and the seed of a key."""
         chosen = self.states[self.rng.randint(len(self.states), size=shape)]
         if visited is not None:
             others = visited[self.rng.randint(len(visited), size=shape)]
             chosen = np.where(self.rng.uniform(size=(*shape, 1)) < VISITED, others, chosen)
         return chosen, np.uint32(self.rng.randint(2**31 - 1))
-
-
-class Call(eqx.Module):
-    """A function with the arrays that it holds apart, as an argument of compiled programs."""
-
-    arrays: Any
-    rest: Any = eqx.field(static=True)
-
-    @staticmethod
-    def of(function: Any) -> Any:
-        """The function itself, where it is nothing but arrays and the code of its class."""
-        if all(map(_is_array, jax.tree.leaves(function))):
-            return function
-        return Call(*eqx.partition(function, _is_array))
-
-    def __call__(self, *arguments: Any) -> Any:
-        return eqx.combine(self.arrays, self.rest)(*arguments)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray | jax.Array)
 
 
 class Task(eqx.Module):
@@ -262,9 +244,8 @@ class Run:
         given = policy.parameters
         return Run(Call.of(policy.function), given, ADAM.init(given), given)
 
-    def advance(self, task: Task, draws: Starts, fresh: tuple[Any, Any]) -> None:
+    def advance(self, task: Task, begin: Drawn, fresh: Drawn) -> None:
         """A block of gradient steps, and what fresh roll-outs say of it."""
-        begin = draws.draw(BLOCK, BATCH, visited=self.visited)
         now = (self.parameters, self.state)
         self.parameters, self.state = _block(task, self.act, now, *begin)
         mean, error, ends = _fresh(task, self.act, self.parameters, *fresh)
@@ -289,8 +270,9 @@ def _race(task: Task, runs: list[Run], blocks: int, draws: Starts) -> None:
     fresh = draws.draw(FRESH)
     running = runs
     for block in range(1, blocks + 1):
-        for run in running:
-            run.advance(task, draws, fresh)
+        begins = [draws.draw(BLOCK, BATCH, visited=run.visited) for run in running]
+        pairs = list(zip(running, begins, strict=True))
+        list(concurrently(lambda pair: pair[0].advance(task, pair[1], fresh), pairs, free_cores()))
         running = [run for run in running if run.behind < PATIENCE]
         if block % RUNG == 0:
             ranked = sorted(running, key=lambda run: -max(run.history))
