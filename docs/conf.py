@@ -49,6 +49,7 @@ GALLERY = (
     "plot_multimodal.py",
     "plot_real_data.py",
     "plot_cartpole.py",
+    "plot_two_associations.py",
     "plot_wet_chicken.py",
     "plot_power_curve.py",
     "plot_robust_regression.py",

@@ -56,11 +56,12 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         ``"collapsed"`` sums the assignments out of the ELBO; ``"concrete"`` is the paper's scheme,
         with sampled relaxed assignments, whose settings are a `Concrete`.
     posterior : {"best", "averaged"}, default="best"
-        ``"best"`` takes the best hyperparameters as known; ``"averaged"`` averages functions over
-        uncertain ones, with a vague prior where they have none: bands are wider, and fits take 1.2
-        to 1.6 times as long. Fits in minibatches or with more than 200 inducing points, and
-        functions or gates of several layers, have the best ones, and a warning says so; so do
-        updates by `partial_fit`, without one.
+        ``"best"`` takes the best association and its hyperparameters as known; ``"averaged"``
+        averages over other associations that are almost as probable (`association_weights_`), and
+        functions over uncertain hyperparameters, with a vague prior where they have none: bands are
+        wider, and fits take 1.2 to 2 times as long. Fits in minibatches or with more than 200
+        inducing points, and functions or gates of several layers, have the best ones, and a
+        warning says so; so do updates by `partial_fit`, without one.
     n_init : int, default=8
         Number of starts, compared by successive halving on the ELBO.
     max_iter : int, default=1000
@@ -123,7 +124,11 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     restarts_ : list of dict
         Kind, ELBO, rungs, steps, fate and moves of each start; see ``summary(verbose=True)``.
     alternatives_ : list of DAGP
-        Other solutions of the search, best first, not trained to convergence.
+        Other solutions, best first. Those of the search are not trained to convergence; before them
+        stand those that ``posterior="averaged"`` averages over.
+    association_weights_ : ndarray of shape (1 + number of alternatives,)
+        Probability of the association of the model and of each of `alternatives_`; 0 for those that
+        predictions leave out.
     converged_ : bool
         Whether the ELBO had stopped rising when training ended.
     n_iter_ : int
@@ -273,6 +278,15 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return explain(self, x, y)
+
+    @property
+    def association_weights_(self) -> Float[np.ndarray, " S"]:
+        """Probability of the association of the model and of each of `alternatives_`."""
+        check_is_fitted(self)
+        weights = np.zeros(1 + len(self.alternatives_))
+        found = [weight for weight, _, _ in self.posterior_.associations()]
+        weights[: len(found)] = found
+        return weights
 
     def to_xarray(self, data: tuple[Any, Any] | None = None) -> "xarray.Dataset":
         """Responsibilities, assignments, processes and history of the ELBO, with named dimensions.

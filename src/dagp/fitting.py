@@ -21,11 +21,13 @@ from dagp.describe.progress import following
 from dagp.files import modelfile
 from dagp.files.agreement import check_workers_agree
 from dagp.inference.concrete import Concrete
+from dagp.inference.laplace import why_not
 from dagp.inference.run_log import RunLog
 from dagp.inference.standardize import Prepared, Sample
 from dagp.inference.train import Result, no_callback
 from dagp.model.association import Batch
-from dagp.predict.averaging import Averaged, averaged, nothing_to_average, why_not
+from dagp.predict.associations import Solution, over_associations
+from dagp.predict.averaging import Averaged, averaged, nothing_to_average
 from dagp.predict.posterior import Posterior
 from dagp.predict.process import fitted_process
 from dagp.predict.widening import widened
@@ -131,6 +133,7 @@ def _fit(
         no_callback,
         log,
         (estimator.inducing or "auto") if is_amount(estimator.inducing) else None,
+        estimator.posterior == "averaged",
     )
     with numerics(estimator.dtype), following(estimator) as callback:
         options = options._replace(callback=callback)
@@ -142,7 +145,9 @@ def _fit(
             stated = estimator.inference
             settings = stated if isinstance(stated, Concrete) else Concrete()
             found = fit_concrete(problem, options, settings)
-    _read_off(estimator, given, data, found.result, found.batch, estimator.posterior)
+    solutions = _solutions(estimator, data, found)
+    best, shares = over_associations(solutions, rows.weight, found.priors)
+    _read_off(estimator, given, rows, found.result, best)
     estimator.lower_bounds_ = found.result.trace
     estimator.n_iter_ = len(found.result.trace)
     trained = jax.tree.map(np.asarray, found.result.state.model)
@@ -151,7 +156,11 @@ def _fit(
     estimator.restarts_ = [c.record() for c in found.ranking]
     # Responsibilities of rivals that were searched on a subsample are evaluated for all rows.
     known = data if found.complete else data._replace(inverse=np.full_like(data.inverse, -1))
-    estimator.alternatives_ = [_alternative(estimator, given, known, *r) for r in found.rivals]
+    # Those with a probability come first, in the order of `AveragedPosterior.others`.
+    close = zip(found.close, solutions[1:], shares[1:], strict=True)
+    others = [(*other, solution) for other, solution, share in close if share > 0]
+    others += [(c, r, _solution(estimator, known, r, None)) for c, r in found.rivals]
+    estimator.alternatives_ = [_alternative(estimator, given, rows, *other) for other in others]
     if found.verdict.doubted and found.result.status != "stopped":
         warn(_doubt(estimator, found, data, given), SearchWarning)
 
@@ -185,7 +194,7 @@ def _update(estimator: "DAGP", X: Any, y: Any, sample_weight: Any) -> None:
         estimator.stream_, result = update_stream(
             estimator.stream_, data.sample, estimator.batch_size
         )
-    _read_off(estimator, given, data, result, None)
+    _read_off(estimator, given, data.rows, result, _solution(estimator, data, result, None))
 
 
 def _given_inducing(estimator: "DAGP") -> Any:
@@ -197,13 +206,18 @@ def _given_inducing(estimator: "DAGP") -> Any:
 
 
 def _alternative(
-    estimator: "DAGP", given: GivenRows, data: Prepared, contender: Contender, result: Result
+    estimator: "DAGP",
+    given: GivenRows,
+    rows: Sample,
+    contender: Contender,
+    result: Result,
+    solution: Solution,
 ) -> "DAGP":
     other = type(estimator)(**estimator.get_params(deep=False))
     for name in ("flat_", "target_names_", "n_features_in_", "feature_names_in_", "columns_"):
         if hasattr(estimator, name):
             setattr(other, name, getattr(estimator, name))
-    _read_off(other, given, data, result, None)
+    _read_off(other, given, rows, result, solution)
     other.lower_bounds_, other.n_iter_ = result.trace, contender.steps
     other.confidence_ = np.nan
     other.restarts_, other.alternatives_ = [contender.record()], []
@@ -230,9 +244,10 @@ def _doubt(estimator: "DAGP", found: Fit, data: Prepared, given: GivenRows) -> s
         return message + "."
     rows = [given.name(int(np.argmax(data.inverse == r))) for r in found.verdict.rows]
     lead = found.ranking[0].bound - found.rivals[0][0].bound
+    first = len(estimator.alternatives_) - len(found.rivals)
     return (
         f"{message}, or give labels: those of rows {', '.join(map(str, rows))} would decide "
-        f"between it and alternatives_[0], whose ELBO is {lead:.2f} lower."
+        f"between it and alternatives_[{first}], whose ELBO is {lead:.2f} lower."
     )
 
 
@@ -261,19 +276,17 @@ def _previous(
     return None
 
 
-def _average(
-    trained: Posterior, result: Result, sample: Sample, batch: Batch | None
-) -> Averaged | None:
+def _average(trained: Posterior, found: Fit, sample: Sample) -> Averaged | None:
     """The average over hyperparameters; a warning says why there is none."""
     if nothing_to_average(trained.model):
         return None
     reason, average = why_not(trained.model), None
-    if batch is None:
+    if found.batch is None:
         reason = "the rows were trained on in minibatches"
-    elif result.status == "stopped":
+    elif found.result.status == "stopped":
         reason = "the fit was stopped"
     elif reason is None:
-        average = averaged(trained, result, sample, batch)
+        average = averaged(trained, found.result, sample, found.batch)
         if average is None:
             reason = "functions do not settle at other hyperparameters"
     if reason is not None:
@@ -284,28 +297,56 @@ def _average(
     return average
 
 
-def _read_off(
+def _solution(
     estimator: "DAGP",
-    given: GivenRows,
     data: Prepared,
     result: Result,
     batch: Batch | None,
-    kind: str = "best",
-) -> None:
-    """Set the fitted attributes that depend on the solution alone."""
-    rows, units = data.rows, data.units
-    trained = Posterior(jax.tree.map(np.asarray, result.state.model), units, estimator.dtype)
-    average = _average(trained, result, data.sample, batch) if kind == "averaged" else None
+    average: Averaged | None = None,
+) -> Solution:
+    """What the result of a training run says about the rows."""
     if average is None:
+        trained = _trained(estimator, data, result)
         posterior = widened(trained, data.sample, batch)
         found = to_host(result.state.responsibilities).astype(np.float64)
+        log_stds, log_evidence = [{} for _ in range(found.shape[1])], np.nan
     else:
-        posterior, trained, found = average[:3]
-    found = found[data.inverse]
+        posterior, trained, found, log_stds, log_evidence = average
+    found, rows = found[data.inverse], data.rows
     if np.any(absent := data.inverse < 0):
         others = (rows.X[absent], rows.y[absent], rows.labels[absent])
         found[absent] = trained.responsibilities(*others)
     found /= found.sum(axis=1, keepdims=True)
+    return Solution(posterior, found, result.bound, log_evidence, log_stds)
+
+
+def _trained(estimator: "DAGP", data: Prepared, result: Result) -> Posterior:
+    model = jax.tree.map(np.asarray, result.state.model)
+    return Posterior(model, data.units, estimator.dtype)
+
+
+def _solutions(estimator: "DAGP", data: Prepared, found: Fit) -> list[Solution]:
+    """The best solution and those that are close to it."""
+    results = [found.result, *(result for _, result in found.close)]
+    averages: list[Averaged | None] = [None] * len(results)
+    if estimator.posterior == "averaged":
+        averages[0] = _average(_trained(estimator, data, found.result), found, data.sample)
+    if averages[0] is not None and found.batch is not None:
+        averages[1:] = [
+            averaged(_trained(estimator, data, result), result, data.sample, found.batch)
+            for result in results[1:]
+        ]
+    return [
+        _solution(estimator, data, result, found.batch, average)
+        for result, average in zip(results, averages, strict=True)
+    ]
+
+
+def _read_off(
+    estimator: "DAGP", given: GivenRows, rows: Sample, result: Result, solution: Solution
+) -> None:
+    """Set the fitted attributes that depend on the solution alone."""
+    found, posterior = solution.responsibilities, solution.posterior
     shares = shares_of_data(found, rows.weight)
     estimator.posterior_ = posterior
     estimator.index_, estimator.used_mask_ = given.names, given.used
@@ -315,7 +356,7 @@ def _read_off(
     estimator.processes_ = [
         fitted_process(estimator, posterior, k, float(share)) for k, share in enumerate(shares)
     ]
-    estimator.log_stds_ = [{} for _ in shares] if average is None else average.log_stds
+    estimator.log_stds_ = solution.log_stds
     estimator.lower_bound_ = result.bound
     estimator.converged_ = result.status == "converged"
     estimator.extent_ = (rows.X.min(axis=0), rows.X.max(axis=0))

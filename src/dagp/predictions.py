@@ -5,6 +5,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from dagp.core.random import as_random_state
 from dagp.core.typing import RandomState, Table
 from dagp.predict.density import Density
 from dagp.predict.mixture import Mixture
@@ -134,6 +135,43 @@ class Predictions(Density):
             return mixture.responsibilities(level[rows.complete])
 
         return rows.framed(rows.each(shares, len(self.processes_)), self._process_names, output)
+
+    def sample_assignments(
+        self, X: Table, y: Table, n_samples: int = 1, random_state: RandomState = None
+    ) -> np.ndarray:
+        """Draws of the process of each pair: of whole associations, where the model averages over
+        several, so that pairs that change places together do so in every draw.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        y : array-like of shape (N,) or (N, P)
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None, default=None
+
+        Returns
+        -------
+        ndarray of int of shape (n_samples, N)
+
+        Examples
+        --------
+        >>> from dagp import DAGP, datasets
+        >>> data = datasets.crossings(2, n=60, random_state=0)
+        >>> model = DAGP(2, n_init=1, tol=1e-1, random_state=0).fit(data.X, data.y)
+        >>> model.sample_assignments(data.X, data.y, 3, random_state=0).shape
+        (3, 60)
+        """
+        check_is_fitted(self)
+        X = check_inputs(self, X, reset=False)
+        level, rng = check_outputs(y, len(X)), as_random_state(random_state)
+        chosen = self.posterior_.draw_associations(n_samples, rng)
+        drawn = np.empty((n_samples, len(X)), int)
+        for s, (_, posterior, order) in enumerate(self.posterior_.associations()):
+            shares = posterior.mixture(X, flat=self.flat_).responsibilities(level)[:, order]
+            ceilings = np.cumsum(shares, axis=1)[:, :-1]
+            own = chosen == s
+            drawn[own] = np.sum(rng.uniform(size=(own.sum(), len(X), 1)) >= ceilings, axis=-1)
+        return drawn
 
     @property
     def _process_names(self) -> list[str]:

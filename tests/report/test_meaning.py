@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from dagp import DAGP, GP, Noise, datasets, report
+from dagp.predict.associations import Association, AveragedPosterior
 from dagp.report import calibration, case, meaning, payload
 
 NODE = shutil.which("node")
@@ -383,3 +384,18 @@ def test_unused_processes_are_dotted_in_the_gate(separated, tmp_path):
     drawn = staged(report.write(model, X, y, tmp_path / "r.html"))["drawn"]["gate"]
     lines = {op["stroke"]: op["dash"] for op in drawn if op["kind"] == "stroke"}
     assert lines[case.PALETTE[0]] == [] and lines[case.PALETTE[1]] == [1.5, 3]
+
+
+def test_associations_that_are_almost_as_good_are_told(separated):
+    model, X, y = separated
+    assert "almost equally well" not in report.html(model, X, y)
+    posterior, K = model.posterior_, len(model.processes_)
+    other = Association(0.3, posterior.model, tuple(range(K)))
+    averaged = AveragedPosterior(posterior.model, posterior.units, posterior.dtype, (other,))
+    exchanged = model.responsibilities_.copy()
+    exchanged[:20] = exchanged[:20, ::-1]
+    alternative = changed(model, responsibilities_=exchanged)
+    page = report.html(changed(model, posterior_=averaged, alternatives_=[alternative]), X, y)
+    assert "2 divisions of the rows explain them almost equally well" in page
+    assert "probabilities of 70\N{NO-BREAK SPACE}% and 30\N{NO-BREAK SPACE}%" in page
+    assert "decides between the first two" in page

@@ -1,5 +1,6 @@
 """Terminal output of a fit: progress bar or log lines, warnings, and the summary."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,7 +93,9 @@ def with_option_names(message: str) -> str:
     for name, option in _OPTIONS.items():
         message = message.replace(name, option)
     message = message.replace("or give labels:", "or give labels (--labels):")
-    message = message.replace("it and alternatives_[0], whose", "it and another solution, whose")
+    message = re.sub(
+        r"it and alternatives_\[\d+\], whose", "it and another solution, whose", message
+    )
     message = message.replace("--max-iter or tol.", "--max-iter or --tol.")
     return message.replace("(inducing=...)", "(--inducing)")
 

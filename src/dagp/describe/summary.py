@@ -145,8 +145,18 @@ def headline(model: "DAGP") -> str:
     return (
         f"{used} of {len(model.active_)} processes in use; ELBO {model.lower_bound_:.2f}; "
         f"{state} after {model.n_iter_} steps (best of {len(model.restarts_)} starts"
-        f"{_approximation(model)}){sure}."
+        f"{_approximation(model)}){sure}{_associations(model)}."
     )
+
+
+def _associations(model: "DAGP") -> str:
+    """How probable the association is, where others are averaged over."""
+    weights = model.association_weights_
+    others = np.count_nonzero(weights[1:])
+    if not others:
+        return ""
+    count = f"{others} others" if others > 1 else "1 other"
+    return f"; association {weights[0]:.0%} probable, averaged with {count}"
 
 
 def _approximation(model: "DAGP") -> str:

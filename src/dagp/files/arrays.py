@@ -57,6 +57,11 @@ def export(estimator: "DAGP", path: str | Path) -> Path:
             "Cannot export a model that encodes categories or times: the predictor takes numbers. "
             "Encode these columns before the fit."
         )
+    if len(estimator.posterior_.associations()) > 1:
+        raise StorageError(
+            "Cannot export a model that averages over several associations: the predictor has one. "
+            'Fit it with posterior="best", or export one of alternatives_.'
+        )
     folder = Path(path)
     names = getattr(estimator, "feature_names_in_", ())
     tree = {

@@ -64,6 +64,7 @@ _STORABLE = (
     "dagp.inference.concrete",
     "dagp.model.clutter",
     "dagp.model.deep",
+    "dagp.predict.associations",
     "dagp.predict.posterior",
     "dagp.search.fit",
     "dagp.tables.columns",

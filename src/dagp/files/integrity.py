@@ -104,8 +104,17 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     _require(
         posterior.dtype in DTYPES, f"dtype must be one of {DTYPES}, got {quoted(posterior.dtype)}"
     )
-    _check_model(posterior.model, K, posterior.dtype)
-    _check_predictions(posterior, K, P)
+    shares = 0.0
+    for weight, one, order in posterior.associations():
+        right = isinstance(weight, float) and 0 <= weight <= 1
+        _require(right, "the probability of an association must be between 0 and 1")
+        _require(sorted(order) == list(range(K)), f"its order must be one of {K} processes")
+        _check_model(one.model, K, posterior.dtype)
+        _check_predictions(one, K, P)
+        shares += weight
+    _require(abs(shares - 1) < 1e-6, "the probabilities of associations must sum to one")
+    most = 1 + len(estimator.alternatives_)
+    _require(len(posterior.associations()) <= most, "every association must have an alternative")
     if (stream := getattr(estimator, "stream_", None)) is not None:
         _check_stream(stream, posterior)
 

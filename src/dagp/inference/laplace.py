@@ -25,6 +25,7 @@ from dagp.inference.elbo import collapsed_elbo
 from dagp.inference.train import State, StepRange, refine_q
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.parameters import Parameter, is_parameter, trainable
+from dagp.model.process import Process
 
 VAGUE = 1.5
 """Standard deviation of the logarithm of a hyperparameter that has no prior, around one
@@ -43,6 +44,8 @@ NEAR = 0.01
 """Gain of the profiled ELBO below which the optimum is reached."""
 LOST = 1.0
 """Fall of the ELBO by settling from which a state is not the optimum that training had found."""
+MOST_INDUCING = 200
+"""Inducing inputs up to which functions are settled again; exact inference has more."""
 
 Vector = Float[np.ndarray, " H"]
 
@@ -160,6 +163,23 @@ def _slope(model: DataAssociation, batch: Batch) -> Any:
     return jax.grad(value)(moving)
 
 
+def why_not(model: DataAssociation) -> str | None:
+    """Why the hyperparameters of a model cannot be averaged over; None if they can."""
+    functions = [group for group in model.groups if group.function is not None]
+    gate = getattr(model.gate, "latent", None)
+    plain = gate is None or (len(gate.layers) == 1 and gate.can_widen)
+    if not (plain and all(group.can_widen for group in functions)):
+        return "functions and gate must have one layer and collapsed inference"
+    if any(_inducing(group) > MOST_INDUCING for group in functions):
+        return f"functions have more than {MOST_INDUCING} inducing points"
+    return None
+
+
+def _inducing(group: Process) -> int:
+    assert group.function is not None
+    return group.function.layers[-1].inducing.raw.shape[-2]
+
+
 class Point(NamedTuple):
     """The profiled ELBO, with vague priors, at some hyperparameters."""
 
@@ -180,6 +200,10 @@ class Laplace(NamedTuple):
         """The model with the standard deviation of every hyperparameter in its place."""
         stds = np.sqrt(np.diagonal(self.covariance))
         return self.layout.placed(self.best.state.model, stds)
+
+    def log_evidence(self) -> float:
+        """The ELBO with the hyperparameters integrated out, up to a constant of their number."""
+        return self.best.value + 0.5 * float(np.linalg.slogdet(self.covariance)[1])
 
     def directions(self) -> Float[np.ndarray, "H F"]:
         """Columns: independent directions of the hyperparameters of functions, one standard

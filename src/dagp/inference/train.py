@@ -30,6 +30,7 @@ from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.model.association import Batch, DataAssociation, ModelMarginals, NaturalRates
 from dagp.model.gates import GateMarginals
 from dagp.model.parameters import trainable
+from dagp.model.sparse_gp import Projection
 from dagp.model.variational import factorise
 
 Status = Literal["converged", "budget", "stopped", "diverged"]
@@ -51,9 +52,8 @@ _REST_STEPS = 60
 _RETRIES = 3
 _EPS = 1e-8
 ADAM = optax.scale_by_adam(b1=0.8, b2=0.9, eps=_EPS)
-"""For gradients without noise. Short memories: the first gradients of a run, far from any optimum,
-are larger than later ones by orders of magnitude, and a longer memory of them would make the steps
-that follow small."""
+"""For gradients without noise. The first gradients of a run are larger than later ones by orders of
+magnitude: a longer memory of them would make the steps that follow small."""
 STOCHASTIC_ADAM = optax.scale_by_adam(b1=0.9, b2=0.99, eps=_EPS)
 """For gradients of minibatches or samples."""
 Rates: TypeAlias = Float[Array, "2"] | Scalar
@@ -167,9 +167,9 @@ class Evaluation(NamedTuple):
     log_joint: PerProcess
     gate: GateMarginals
     lost: InformationLoss
-    """Precision that linear response removes from every q; zero after steps."""
+    """Precision that linear response removes from every q; zero after steps, as what follows."""
     jitters: dict[str, Scalar]
-    """Zero after steps."""
+    projections: tuple[Projection | None, ...]
 
 
 class StepRange(NamedTuple):
@@ -216,8 +216,9 @@ def refine_q(
     log_joint = known.log_joint(marginals, batch)
     bound, own = elbo_from_log_joint(known, log_joint, batch), responsibilities(log_joint)
 
-    def diagnose() -> tuple[InformationLoss, dict[str, Scalar]]:
-        return information_loss(known, projection, marginals, own, batch), known.jitters()
+    def diagnose() -> tuple[Any, ...]:
+        lost = information_loss(known, projection, marginals, own, batch)
+        return lost, known.jitters(), known.function_projections(projection)
 
     blank = jax.tree.map(lambda like: jnp.zeros(like.shape), jax.eval_shape(diagnose))
     # As costly as several steps, and of use only for a model that is evaluated as it is.

@@ -13,7 +13,7 @@ from dagp.core.typing import Array, Float, Inputs, Outputs, PerPoint, PerProcess
 from dagp.model.gates import Gate, GateMarginals
 from dagp.model.parameters import log_prior, tied
 from dagp.model.process import Process
-from dagp.model.sparse_gp import Marginals
+from dagp.model.sparse_gp import Marginals, Projection
 
 
 class Batch(NamedTuple):
@@ -209,6 +209,16 @@ class DataAssociation(eqx.Module):
             return jax.vmap(lambda p, j: p.function_projection(j).residual)(group, at)
 
         return self.in_order(tuple(map(of_group, self.groups, projection.groups)))
+
+    def function_projections(self, projection: ModelProjection) -> tuple[Projection | None, ...]:
+        """Projections of the functions of each group; None for clutter and deep functions."""
+
+        def of_group(group: Process, at: Any) -> Projection | None:
+            if group.function is None or len(group.function.layers) > 1:
+                return None
+            return jax.vmap(lambda p, j: p.function_projection(j))(group, at)
+
+        return tuple(map(of_group, self.groups, projection.groups))
 
     def jitters(self) -> dict[str, Scalar]:
         """Relative jitter of every inducing covariance, by the name of its process or gate."""

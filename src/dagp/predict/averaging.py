@@ -27,8 +27,6 @@ from dagp.model.variational import NaturalGaussian
 from dagp.predict.posterior import Posterior
 from dagp.predict.widening import widened
 
-MOST_INDUCING = 200
-"""Inducing inputs up to which functions are settled again; exact inference has more."""
 REACH = np.sqrt(3.0)
 """Standard deviations from the best hyperparameters to either side: with a weight of 1/6 each and
 2/3 in between, three points integrate polynomials of degree five (Gauss-Hermite)."""
@@ -49,6 +47,8 @@ class Averaged(NamedTuple):
     responsibilities: Float[np.ndarray, "N K"]
     log_stds: list[dict[str, np.ndarray]]
     """For each process, standard deviations of the logarithms of its hyperparameters."""
+    log_evidence: float
+    """Of the association, with the hyperparameters integrated out."""
 
 
 class Functions(NamedTuple):
@@ -63,23 +63,6 @@ class Functions(NamedTuple):
 def nothing_to_average(model: DataAssociation) -> bool:
     """Whether there are no functions, or all hyperparameters are known."""
     return all(group.function is None for group in model.groups) or not Layout.of(model).values.size
-
-
-def why_not(model: DataAssociation) -> str | None:
-    """Why functions cannot be averaged over hyperparameters; None if they can."""
-    functions = [group for group in model.groups if group.function is not None]
-    gate = getattr(model.gate, "latent", None)
-    plain = gate is None or (len(gate.layers) == 1 and gate.can_widen)
-    if not (plain and all(group.can_widen for group in functions)):
-        return "functions and gate must have one layer and collapsed inference"
-    if any(_inducing(group) > MOST_INDUCING for group in functions):
-        return f"functions have more than {MOST_INDUCING} inducing points"
-    return None
-
-
-def _inducing(group: Process) -> int:
-    assert group.function is not None
-    return group.function.layers[-1].inducing.raw.shape[-2]
 
 
 def averaged(posterior: Posterior, result: Result, sample: Sample, batch: Batch) -> Averaged | None:
@@ -108,7 +91,8 @@ def averaged(posterior: Posterior, result: Result, sample: Sample, batch: Batch)
     if _infinite_numbers(model) > usual:
         return None
     log_stds = [_log_stds(stds.process(k)) for k in range(stds.n_processes)]
-    return Averaged(Posterior(model, units, dtype), trained, shares[: len(sample.X)], log_stds)
+    shares = shares[: len(sample.X)]
+    return Averaged(Posterior(model, units, dtype), trained, shares, log_stds, found.log_evidence())
 
 
 def _infinite_numbers(tree: Any) -> int:

@@ -79,7 +79,27 @@ class Posterior:
             means, variances = means[..., 0], variances[..., 0]
         return Mixture(weights[:, owner] * np.array(masses), means, variances, uniform, owner)
 
+    def associations(self) -> "list[tuple[float, Posterior, tuple[int, ...]]]":
+        """Probability, posterior and processes of every association, the best one first; the
+        processes are in the order in which they match those of the best one."""
+        return [(1.0, self, tuple(range(self.model.n_processes)))]
+
+    def draw_associations(self, count: int, rng: np.random.RandomState) -> Int[np.ndarray, " S"]:
+        """Indices of associations, drawn by their probabilities."""
+        weights = [weight for weight, _, _ in self.associations()]
+        # With a single one, no random number is used.
+        return (
+            np.zeros(count, int)
+            if len(weights) == 1
+            else rng.choice(len(weights), count, p=weights)
+        )
+
+    def function(self, X: Rows, k: int, *, flat: bool = True) -> Mixture:
+        """The mixture that stands for the latent function of process k."""
+        return self.mixture(X, noise=False, flat=flat).marginal(k)
+
     def gate(self, X: Rows) -> Float[np.ndarray, "N K"]:
+        """Prior probabilities of the processes."""
         return self._predictive(X)[0]
 
     def noise_std(self, X: Rows, k: int) -> Float[np.ndarray, "N P"]:

@@ -87,8 +87,7 @@ class FittedProcess:
             Whether to return the standard deviation (without noise) too.
         """
         X = check_inputs(self.estimator, X, reset=False)
-        mixture = self.posterior.mixture(X, noise=False, flat=self.estimator.flat_)
-        alone = mixture.marginal(self.index)
+        alone = self.posterior.function(X, self.index, flat=self.estimator.flat_)
         mean = alone.mean()
         return (mean, np.sqrt(alone.variance())) if return_std else mean
 
@@ -112,12 +111,21 @@ class FittedProcess:
         X : array-like of shape (N, D)
         """
         X = check_inputs(self.estimator, X, reset=False)
-        function, units = self.posterior.model.process(self.index).function, self.posterior.units
-        if not isinstance(function, SparseGP):
-            raise ValueError(f"Process {self.index} has no covariance: it is a {self.kind}.")
-        with numerics(self.posterior.dtype):
-            standard = _mean_and_factors(function, units.standard_x(X))[1]
-        found = np.moveaxis(np.asarray(standard, np.float64), 0, -1) * units.y_unit**2
+        units = self.posterior.units
+        weights, means, found = [], [], []
+        for weight, posterior, order in self.posterior.associations():
+            function = posterior.model.process(order[self.index]).function
+            if not isinstance(function, SparseGP):
+                raise ValueError(f"Process {self.index} has no covariance: it is a {self.kind}.")
+            with numerics(posterior.dtype):
+                mean, covariance, _ = _mean_and_factors(function, units.standard_x(X))
+            weights.append(weight)
+            means.append(np.asarray(mean, np.float64).T)
+            found.append(np.asarray(covariance, np.float64))
+        standard = np.average(found, axis=0, weights=weights)
+        away = np.array(means) - np.average(means, axis=0, weights=weights)
+        standard += np.einsum("s,spn,spm->pnm", weights, away, away)
+        found = np.moveaxis(standard, 0, -1) * units.y_unit**2
         return found[..., 0] if self.estimator.flat_ else found
 
     def sample_y(
@@ -132,17 +140,26 @@ class FittedProcess:
         random_state : int, Generator, RandomState or None, default=None
         """
         X = check_inputs(self.estimator, X, reset=False)
-        rng = as_random_state(random_state)
-        function = self.posterior.model.process(self.index).function
-        if function is None:
-            mixture = self.posterior.mixture(X, noise=False, flat=False).marginal(self.index)
-            draws = mixture.sample(n_samples, rng)
+        rng, units = as_random_state(random_state), self.posterior.units
+        if self.posterior.model.process(self.index).function is None:
+            draws = self.posterior.function(X, self.index, flat=False).sample(n_samples, rng)
         else:
-            units = self.posterior.units
-            with numerics(self.posterior.dtype):
-                standard = _joint_draws(function.layers, units.standard_x(X), n_samples, rng)
-            draws = standard * units.y_unit + units.y_centre
+            draws = self._drawn(X, n_samples, rng) * units.y_unit + units.y_centre
         return draws[..., 0] if self.estimator.flat_ else draws
+
+    def _drawn(
+        self, X: np.ndarray, n_samples: int, rng: np.random.RandomState
+    ) -> Float[np.ndarray, "S N P"]:
+        """Joint draws in standardised units, each of one association."""
+        chosen = self.posterior.draw_associations(n_samples, rng)
+        draws = np.empty((n_samples, len(X), self.posterior.units.y_unit.size))
+        for s, (_, posterior, order) in enumerate(self.posterior.associations()):
+            function: Any = posterior.model.process(order[self.index]).function
+            rows = posterior.units.standard_x(X)
+            with numerics(posterior.dtype):
+                own = chosen == s
+                draws[own] = _joint_draws(function.layers, rows, int(own.sum()), rng)
+        return draws
 
 
 def _joint_draws(

@@ -27,7 +27,7 @@ class Finding(NamedTuple):
 
 def findings(case: Case, found: Calibration) -> list[Finding]:
     """What there is to say about a fit, the most important first."""
-    parts = (_regimes, _outliers, _ambiguous, _search, _unfinished, _unused, _gaps)
+    parts = (_regimes, _outliers, _ambiguous, _associations, _search, _unfinished, _unused, _gaps)
     said = [finding for part in parts for finding in part(case)]
     verdicts = [verdict(found, p) for p in range(len(case.outputs))]
     return [*said, *_ranges(case, found, verdicts)]
@@ -88,6 +88,26 @@ def _ambiguous(case: Case) -> Iterator[Finding]:
         "For these rows use the probabilities in the download instead of the assigned process; "
         "where you know the process, give it as a label and fit again.",
     )
+
+
+def _associations(case: Case) -> Iterator[Finding]:
+    weights = case.model.association_weights_
+    shares = [percent(weight) for weight in sorted(weights[weights > 0], reverse=True)]
+    if len(shares) > 1:
+        decisive = _decisive(case)
+        step = "Read predictions and probabilities as averages over all of them."
+        if decisive:
+            step = (
+                f"Find out which process produced {'row' if len(decisive) == 1 else 'rows'} "
+                f"{listed(decisive)} of the fitted data and fit again with that as labels: it "
+                "decides between the first two."
+            )
+        yield Finding(
+            f"{len(shares)} divisions of the rows explain them almost equally well, with "
+            f"probabilities of {listed(shares)}: parts of two processes may have changed places. "
+            "Probabilities of rows and ranges of processes take all of them into account.",
+            step,
+        )
 
 
 def _search(case: Case) -> Iterator[Finding]:

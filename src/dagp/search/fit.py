@@ -35,11 +35,12 @@ from dagp.inference.train import (
     settled,
 )
 from dagp.model.association import Batch, DataAssociation
-from dagp.model.process import Deepening
+from dagp.model.process import Deepening, ProcessPrior
 from dagp.search.confidence import Verdict
 from dagp.search.diagnosis import check_converged, check_finite, check_jitter, judge
 from dagp.search.factory import Problem, build, deepened, resumed
-from dagp.search.number import prune, with_fewer
+from dagp.search.neighbours import neighbours
+from dagp.search.number import Smaller, prune, with_fewer
 from dagp.search.race import FIRST_DROPPED, Contender, ranked
 from dagp.search.refine import Amount
 from dagp.search.search import fewer_inducing, search, warm, with_more_inducing
@@ -73,6 +74,8 @@ class Options(NamedTuple):
     log: RunLog = NO_LOG
     amount: Amount = None
     """Inducing inputs of the final fit, if not those of the problem."""
+    averaged: bool = False
+    """Whether other associations of almost the same ELBO are wanted."""
 
     def trainer(self, batch: Batch) -> Trainer:
         return Trainer(batch, self.tol, self.callback, self.log)
@@ -105,6 +108,10 @@ class Fit(NamedTuple):
     batch: Batch | None
     """All rows, if they were trained on as one batch."""
     verdict: Verdict = Verdict(np.nan)
+    close: tuple[tuple[Contender, Result], ...] = ()
+    """Other associations of almost the same ELBO, best first."""
+    priors: tuple[ProcessPrior, ...] = ()
+    """Of the processes that are left."""
 
 
 def fit_collapsed(
@@ -196,13 +203,16 @@ def _search(
     verdict, others = judge(ranking, batch, problem.sample.weight)
     rivals = [(c, settled(c.result(), batch)) for c in others]
     if options.auto and result.status != "stopped":
-        result, batch = _pruned(problem, coarse, result, trainer, options)
-    return Fit(result, ranking, rivals, True, batch, verdict)
+        result, problem, trainer = _pruned(problem, coarse, result, trainer, options)
+    close: list[tuple[Contender, Result]] = []
+    if options.averaged and all_rows is None and result.status != "stopped":
+        (_, result), *close = neighbours(problem, result, others, trainer, options.max_iter)
+    return Fit(result, ranking, rivals, True, trainer.batch, verdict, tuple(close), problem.priors)
 
 
 def _pruned(
     problem: Problem, coarse: Problem, result: Result, trainer: Trainer, options: Options
-) -> tuple[Result, Batch]:
+) -> Smaller:
     """The solution without superfluous processes, with the inducing inputs of the problem."""
     result, left, trainer = prune(coarse, result, trainer, options.max_iter)
     if coarse is not problem:
@@ -211,8 +221,8 @@ def _pruned(
         result = with_more_inducing(left, result, trainer, *more)
         # One process more may have followed what fewer inducing inputs could not.
         if result.status != "stopped":
-            result, _, trainer = prune(left, result, trainer, options.max_iter)
-    return result, trainer.batch
+            result, left, trainer = prune(left, result, trainer, options.max_iter)
+    return result, left, trainer
 
 
 def fit_concrete(problem: Problem, options: Options, settings: Concrete) -> Fit:
@@ -289,7 +299,8 @@ class Stream(NamedTuple):
 def _check_absorbed(state: State) -> None:
     """Raise FitError if an update has left a model that is not finite."""
     if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state.model)):
-        raise _beyond("its parameters would not be finite")
+        dtype = state.responsibilities.dtype.name
+        raise _beyond("its parameters would not be finite", dtype)
 
 
 def _check_distributions(model: DataAssociation, dtype: str) -> None:
@@ -299,13 +310,15 @@ def _check_distributions(model: DataAssociation, dtype: str) -> None:
         for k in range(model.n_processes):
             model.process(k).check(dtype)
     except ValueError as error:
-        raise _beyond(str(error)) from error
+        raise _beyond(str(error), dtype) from error
 
 
-def _beyond(why: str) -> FitError:
+def _beyond(why: str, dtype: str) -> FitError:
+    advice = ["Check for extreme values or weights", "fit all rows at once"]
+    if dtype != "float64":
+        advice.append('use dtype="float64"')
     return FitError(
-        f"These rows are beyond what the model can take in: {why}. "
-        'Check for extreme values or weights, fit all rows at once, or use dtype="float64".'
+        f"These rows are beyond what the model can take in: {why}. {', or '.join(advice)}."
     )
 
 

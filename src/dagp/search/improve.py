@@ -19,6 +19,7 @@ from dagp.search.missing import filled
 from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
 from dagp.search.race import RACE_STEPS, Contender, limit
 from dagp.search.trainer import Trainer
+from dagp.search.windows import assign_windows_again
 
 PROBE_STEPS = 6
 """Coordinate-ascent steps on a proposal before its ELBO is compared."""
@@ -71,6 +72,7 @@ def view(problem: Problem, state: State, batch: Batch) -> View:
         to_host(evaluation.log_joint)[:N],
         smooth,
         [k for k in smooth if k not in heavy],
+        evaluation.projections,
     )
 
 
@@ -203,32 +205,48 @@ def record_move(contender: Contender, name: str, bound: float, trainer: Trainer)
 def improve(
     problem: Problem, contender: Contender, trainer: Trainer, moves: tuple[Move, ...] = MOVES
 ) -> None:
-    """Try moves until none raises the ELBO; rejected ones again if a process of theirs changed."""
+    """Try moves until none raises the ELBO; rejected ones again if a process of theirs changed.
+    Where none does, windows are assigned again."""
     contender.improved = True
-    margin = GAIN * float(problem.sample.weight.sum())
+
+    def windows(seen: View) -> Iterator[Proposal]:
+        return assign_windows_again(problem, contender.state, seen)
+
     rejected: Rejected = {}
-    accepted = True
-    while accepted:
-        target = contender.bound + margin
-        trials = promising(problem, contender, trainer, moves, rejected)[:ATTEMPTS]
+    while True:
+        touched = _improved_by(problem, contender, trainer, moves, rejected)
+        if touched is None:
+            touched = _improved_by(problem, contender, trainer, (windows,), {})
+        if touched is None:
+            return
+        rejected = {name: ks for name, ks in rejected.items() if not ks & touched}
 
-        def run(trainer: Trainer, trial: Trial, target: float = target) -> Result:
-            if trial.bound > target:
-                # Better with the same hyperparameters already: training could only tell later.
-                return trial.result(contender.rate)
-            return attempt(contender, trial, trainer, target)
 
-        accepted = False
-        results = trainer.each(run, trials, trainer.width(contender.state))
-        for trial, result in zip(trials, results, strict=True):
-            record_move(contender, trial.proposal.name, result.bound, trainer)
-            accepted = result.bound > target
-            if accepted:
-                contender.adopt(result)
-                touched = trial.proposal.processes
-                rejected = {name: ks for name, ks in rejected.items() if not ks & touched}
-                break
-            rejected[trial.proposal.name] = trial.proposal.processes
+def _improved_by(
+    problem: Problem,
+    contender: Contender,
+    trainer: Trainer,
+    moves: tuple[Move, ...],
+    rejected: Rejected,
+) -> frozenset[int] | None:
+    """Adopt the first proposal that raises the ELBO; the processes it changes, None without one."""
+    target = contender.bound + GAIN * float(problem.sample.weight.sum())
+    trials = promising(problem, contender, trainer, moves, rejected)[:ATTEMPTS]
+
+    def run(trainer: Trainer, trial: Trial) -> Result:
+        if trial.bound > target:
+            # Better with the same hyperparameters already: training could only tell later.
+            return trial.result(contender.rate)
+        return attempt(contender, trial, trainer, target)
+
+    results = trainer.each(run, trials, trainer.width(contender.state))
+    for trial, result in zip(trials, results, strict=True):
+        record_move(contender, trial.proposal.name, result.bound, trainer)
+        if result.bound > target:
+            contender.adopt(result)
+            return trial.proposal.processes
+        rejected[trial.proposal.name] = trial.proposal.processes
+    return None
 
 
 def renew_gate(problem: Problem, contender: Contender, trainer: Trainer) -> bool:

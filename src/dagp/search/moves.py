@@ -6,7 +6,7 @@ other responsibilities; the ELBO decides.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from dagp.core.typing import Bool, Float
 from dagp.inference.standardize import FORBIDDEN, Sample
+from dagp.model.sparse_gp import Projection
 from dagp.search.modal import WIDTH, closeness, extended_regression, random_basis
 from dagp.search.parts import parts
 from dagp.search.usage import UNUSED, shares_of_data
@@ -37,6 +38,8 @@ _MEETINGS = 12
 """Closest meetings tried per pair: functions that run side by side meet very often."""
 
 
+_GAPS, _WIDE = 3, 10.0
+"""Most gaps of a single input, and their least width in medians of the distances of neighbours."""
 _REACHED = 2
 """Points that each function is tried on."""
 _TEMPERATURES = (1.0, 10.0, 30.0)
@@ -60,6 +63,8 @@ class View(NamedTuple):
     """Indices of the processes that are functions of the input."""
     normal: list[int]
     """Those of them whose noise is not heavy-tailed."""
+    projections: tuple[Projection | None, ...] = ()
+    """Of the functions of each group of processes."""
 
     @property
     def sizes(self) -> Float[np.ndarray, " K"]:
@@ -163,14 +168,45 @@ def swap(view: View) -> Iterator[Proposal]:
     in a part of them that such places enclose."""
     several = view.sample.X.shape[1] > 1
     for i, j in itertools.combinations(view.used, 2):
-        for number, beyond in enumerate(view.parts(i, j) if several else view.sides(i, j)):
-            held = view.sample.weight[beyond] @ view.responsibilities[beyond]
-            if min(held[[i, j]]) < UNUSED * view.sample.weight.sum():
-                continue
-            responsibilities = view.responsibilities.copy()
-            responsibilities[beyond, i] = view.responsibilities[beyond, j]
-            responsibilities[beyond, j] = view.responsibilities[beyond, i]
-            yield Proposal(f"swap {i} and {j} beyond {number}", frozenset((i, j)), responsibilities)
+        places = view.parts(i, j) if several else view.sides(i, j)
+        yield from _exchanged(view, i, j, places, "swap {} and {} beyond {}")
+
+
+def exchange(view: View) -> Iterator[Proposal]:
+    """The same wherever two processes may have changed places: also between two such inputs, and at
+    gaps of a single input, in which their functions may have met."""
+    if view.sample.X.shape[1] > 1:
+        yield from swap(view)
+        return
+    x = view.sample.X[:, 0]
+    for i, j in itertools.combinations(view.used, 2):
+        ends = np.sort([*view.meetings(i, j), *_gaps(x)])
+        beyond = [x > end for end in ends]
+        between = [a & ~b for a, b in itertools.pairwise(beyond)]
+        yield from _exchanged(view, i, j, beyond, "swap {} and {} beyond {}")
+        yield from _exchanged(view, i, j, between, "swap {} and {} within {}")
+
+
+def _exchanged(
+    view: View, i: int, j: int, places: Iterable[Bool[np.ndarray, " N"]], name: str
+) -> Iterator[Proposal]:
+    """Two processes exchanged in each of some places, where both have points."""
+    for number, where in enumerate(places):
+        held = view.sample.weight[where] @ view.responsibilities[where]
+        if min(held[[i, j]]) < UNUSED * view.sample.weight.sum():
+            continue
+        responsibilities = view.responsibilities.copy()
+        responsibilities[where, i] = view.responsibilities[where, j]
+        responsibilities[where, j] = view.responsibilities[where, i]
+        yield Proposal(name.format(i, j, number), frozenset((i, j)), responsibilities)
+
+
+def _gaps(x: Float[np.ndarray, " N"]) -> list[float]:
+    """Middles of the widest gaps of a single input, widest first."""
+    x = np.unique(x)
+    widths = np.diff(x)
+    widest = np.argsort(-widths, kind="stable")[:_GAPS]
+    return [float(x[g] + widths[g] / 2) for g in widest if widths[g] > _WIDE * np.median(widths)]
 
 
 def temper(view: View) -> Iterator[Proposal]:
@@ -291,6 +327,8 @@ MOVES: tuple[Move, ...] = (reach, temper, merge, annex, split, swap, extend, red
 """Moves to raise the ELBO; first those that often do so without any training."""
 SIMPLER: tuple[Move, ...] = (annex,)
 """Moves towards fewer processes at nearly the same ELBO."""
+RIVALS: tuple[Move, ...] = (exchange,)
+"""Moves to other associations that may be as good."""
 
 
 def _main_direction(residual: np.ndarray, weight: np.ndarray) -> np.ndarray:
