@@ -7,11 +7,10 @@ import numpy as np
 
 from dagp.report.calibration import LEVELS, Calibration, Verdict, verdict
 from dagp.report.case import Case
+from dagp.report.doubts import UNSURE, least_clear
 from dagp.report.text import listed, number_of, percent
 from dagp.search.confidence import DOUBTED, decisive_rows
 
-UNSURE = 0.9
-"""A row whose most probable process is less probable than this counts as ambiguous."""
 _NAMED = 5
 """Rows that are named as examples."""
 _LONGEST = 40
@@ -71,7 +70,7 @@ def _outliers(case: Case) -> Iterator[Finding]:
 
 
 def _ambiguous(case: Case) -> Iterator[Finding]:
-    rows, N = np.flatnonzero(case.largest < UNSURE), len(case.owner)
+    rows, N = least_clear(case), len(case.owner)
     if len(case.active) < 2:
         return
     if not rows.size:
@@ -80,11 +79,10 @@ def _ambiguous(case: Case) -> Iterator[Finding]:
             "Use the assignments as they are; the download below has one line per row.",
         )
         return
-    order = rows[np.argsort(case.largest[rows], kind="stable")]
     yield Finding(
         f"For {percent(1 - rows.size / N)} of the rows it is clear which process produced them "
         f"({percent(UNSURE)} or more). {number_of(rows.size, 'row')} could belong to more than "
-        f"one; the least clear: {_rows(case, order)}.",
+        f"one; the least clear: {_rows(case, rows)}.",
         "For these rows use the probabilities in the download instead of the assigned process; "
         "where you know the process, give it as a label and fit again.",
     )

@@ -14,7 +14,8 @@ from dagp.describe import summary
 from dagp.report import payload, slices, tables
 from dagp.report.calibration import Calibration, calibration, words
 from dagp.report.case import DARK, PALETTE, Case
-from dagp.report.meaning import UNSURE, findings
+from dagp.report.doubts import UNSURE, Doubts, certainty, doubts, least_clear
+from dagp.report.meaning import findings
 from dagp.report.relevance import Relevance, relevance
 from dagp.report.text import embedded, escape, listed, number, number_of, percent
 
@@ -33,16 +34,17 @@ def render(case: Case, title: str, settings: Mapping[str, Any] | None) -> str:
     matters = relevance(case) if len(case.inputs) > 1 else None
     strength = np.ones(1) if matters is None else matters.overall()
     cuts, first = slices.cut(case, strength), int(strength.argmax())
-    out = payload.outliers(case)
+    out, known = payload.outliers(case), doubts(case)
     parts = [
         _meaning(case, found),
-        _processes(case),
+        _processes(case, known),
         _curves(case, [one.axis for one in cuts], first),
         _pairs(case, first),
         _relevance(case, matters),
         _calibration(case, found),
         _assignments(case),
-        _outliers(case, out),
+        _ambiguous(case, known),
+        _outliers(case, out, known),
         _fit(case),
         _settings(case, settings),
     ]
@@ -164,9 +166,10 @@ def _choice(
     return f'<label class="choice">{label} <select id="{name}">{items}</select></label>'
 
 
-def _processes(case: Case) -> Section:
+def _processes(case: Case, known: Doubts) -> Section:
     N, unsure = len(case.owner), int(np.sum(case.largest < UNSURE))
-    items = "".join(f"<li>{escape(_sentence(case, k))}</li>" for k in case.active)
+    said = [f"{_sentence(case, k)} {certainty(case, known, k)}".strip() for k in case.active]
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in said)
     ambiguous = f"Every point has a process with a probability of {percent(UNSURE)} or more."
     if unsure:
         count = f"{number_of(unsure, 'ambiguous point')} ({percent(unsure / N)})"
@@ -297,7 +300,21 @@ def _assignments(case: Case) -> Section:
     return "assignments", "Assignments of all rows", f"{say}{button}</button>"
 
 
-def _outliers(case: Case, out: payload.Outliers) -> Section | None:
+def _ambiguous(case: Case, known: Doubts) -> Section | None:
+    rows = least_clear(case)
+    if not rows.size or len(case.active) < 2:
+        return None
+    shown = tables.SHOWN_AMBIGUOUS
+    say = _say(
+        f"{number_of(rows.size, 'row')} for which no process has a probability of "
+        f"{percent(UNSURE)} or more, the least clear first, and why.",
+        f"The first {shown}; the download above has all." if rows.size > shown else "",
+        _NAMES[case.origin],
+    )
+    return "ambiguous", "Ambiguous rows", say + tables.ambiguous(case, known, rows.tolist())
+
+
+def _outliers(case: Case, out: payload.Outliers, known: Doubts) -> Section | None:
     if not case.clutter:
         return None
     names = listed(case.name(k) for k in case.clutter)
@@ -313,7 +330,7 @@ def _outliers(case: Case, out: payload.Outliers) -> Section | None:
         f"The table shows the first {shown}." if count > shown else "",
     )
     button = '<button type="button" id="download">Download the list (CSV)</button>'
-    return "outliers", "Outliers", say + button + tables.outliers(case, out.rows.tolist())
+    return "outliers", "Outliers", say + button + tables.outliers(case, known, out.rows.tolist())
 
 
 def _fit(case: Case) -> Section:

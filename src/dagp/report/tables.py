@@ -1,7 +1,7 @@
 """HTML tables of the report. Cells are escaped unless they are `Markup`."""
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ from dagp.core.version import __version__
 from dagp.describe import summary
 from dagp.report.calibration import LEVELS, TABLE, Calibration
 from dagp.report.case import Case
+from dagp.report.doubts import Doubts, reason
 from dagp.report.relevance import Relevance
 from dagp.report.text import escape, number, percent, plain
 
@@ -20,6 +21,7 @@ _LONG = 30
 """Number of rows above which a table scrolls inside its frame."""
 _MOST_INPUTS = 30
 SHOWN_OUTLIERS = 100
+SHOWN_AMBIGUOUS = 50
 
 
 class Markup(str):
@@ -106,21 +108,42 @@ def calibrated(case: Case, found: Calibration) -> str:
     return table("Coverage", header, rows)
 
 
-def outliers(case: Case, rows: Sequence[int]) -> str:
+def outliers(case: Case, known: Doubts, rows: Sequence[int]) -> str:
     """The first outliers; the download has more."""
-    header = ["row", *case.inputs, *case.outputs, "process", "responsibility"]
-    labels, largest = case.rows, case.largest
+    header = ["row", *case.inputs, *case.outputs, "process", "responsibility", "why"]
     body = [
-        [
-            labels[i],
-            *map(number, case.X[i]),
-            *["" if np.isnan(v) else number(v) for v in case.y[i]],
-            _tag(case, int(case.owner[i])),
-            f"{largest[i]:.2f}",
-        ]
-        for i in rows[:SHOWN_OUTLIERS]
+        [*_observation(case, i), _tag(case, int(case.owner[i])), f"{case.largest[i]:.2f}", why]
+        for i, why in _reasons(case, known, rows[:SHOWN_OUTLIERS])
     ]
     return table("Outliers", header, body)
+
+
+def ambiguous(case: Case, known: Doubts, rows: Sequence[int]) -> str:
+    """The first of the rows, with the two most probable processes of each."""
+    header = ["row", *case.inputs, *case.outputs, "process", "probability"]
+    header += ["or process", "probability", "why"]
+    body = [
+        [
+            *_observation(case, i),
+            _tag(case, int(case.owner[i])),
+            f"{case.largest[i]:.2f}",
+            _tag(case, int(known.rival[i])),
+            f"{case.responsibilities[i, known.rival[i]]:.2f}",
+            why,
+        ]
+        for i, why in _reasons(case, known, rows[:SHOWN_AMBIGUOUS])
+    ]
+    return table("Ambiguous rows", header, body)
+
+
+def _observation(case: Case, i: int) -> list[object]:
+    """The name, the inputs and the outputs of a row."""
+    outputs = ["" if np.isnan(v) else number(v) for v in case.y[i]]
+    return [case.rows[i], *map(number, case.X[i]), *outputs]
+
+
+def _reasons(case: Case, known: Doubts, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
+    return ((i, reason(case, known, i)) for i in rows)
 
 
 def starts(case: Case) -> str:
