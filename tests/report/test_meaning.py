@@ -395,7 +395,9 @@ def test_associations_that_are_almost_as_good_are_told(separated):
     exchanged = model.responsibilities_.copy()
     exchanged[:20] = exchanged[:20, ::-1]
     alternative = changed(model, responsibilities_=exchanged)
-    page = report.html(changed(model, posterior_=averaged, alternatives_=[alternative]), X, y)
+    several = changed(model, posterior_=averaged, alternatives_=[alternative], confidence_=0.99)
+    page = report.html(several, X, y)
     assert "2 divisions of the rows explain them almost equally well" in page
     assert "probabilities of 70\N{NO-BREAK SPACE}% and 30\N{NO-BREAK SPACE}%" in page
     assert "decides between the first two" in page
+    assert "came to the most probable division of the rows" in page

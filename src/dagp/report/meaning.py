@@ -120,8 +120,10 @@ def _search(case: Case) -> Iterator[Finding]:
             "Fit again with several starts: n_init=8 in Python, --starts 8 on the command line.",
         )
     elif sure >= DOUBTED:
+        several = np.count_nonzero(model.association_weights_) > 1
+        found = "the most probable division" if several else "the same division"
         yield Finding(
-            f"Independent searches came to the same division of the rows (confidence {sure:.2f}).",
+            f"Independent searches came to {found} of the rows (confidence {sure:.2f}).",
             "Nothing needs to be done; fit again when there are more data.",
         )
     else:
