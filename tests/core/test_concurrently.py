@@ -44,8 +44,19 @@ def test_an_early_end_computes_little_more_and_leaves_no_thread():
     for found in concurrently(call, range(100), 2):
         if found == 3:
             break
-    assert len(called) <= 3 + 1 + 2
+    assert len(called) <= 3 + 1 + 2 + 1
     assert threading.active_count() == before
+
+
+def test_items_are_made_while_earlier_ones_are_computed():
+    made = threading.Event()
+
+    def items():
+        yield from range(2)
+        made.set()
+        yield 2
+
+    assert all(concurrently(lambda _: made.wait(10), items(), 2))
 
 
 @pytest.mark.parametrize("width", [1, 3])

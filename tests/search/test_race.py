@@ -122,6 +122,23 @@ def test_a_start_that_repeats_another_makes_way():
     assert race([runner("rank", b, 10) for b in (5.0, 6.0)], Trainer(ROWS, 1e-3))[0].bound == 6.0
 
 
+def test_contenders_may_come_one_by_one(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    field = [runner("rank", bound, 10 * int(bound)) for bound in (1.0, 2.0, 3.0, 4.0)]
+    ahead = []
+
+    def begun():
+        for contender in field:
+            ahead.append(sum(not c.rungs for c in field))
+            yield contender
+
+    assert [c.bound for c in race(begun(), Trainer(ROWS, 1e-3))] == [4.0, 3.0]
+    # Two tell whether there is a race; the others are made after these were trained.
+    assert ahead == [4, 4, 2, 1]
+    (alone,) = race(iter(field[:1]), Trainer(ROWS, 1e-3))
+    assert alone is field[0] and alone.fate == "finalist" and len(alone.rungs) == 1
+
+
 @pytest.mark.parametrize(
     ("behind", "improved", "ends"), [(3, True, True), (8, True, False), (3, False, False)]
 )

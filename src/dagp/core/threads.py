@@ -72,7 +72,8 @@ def concurrently(
             yield pool.submit(copy_context().run, call, item)
 
     try:
-        ahead = deque(submit(width))
+        # One more than can run: its item is made, by the calling thread, while these are computed.
+        ahead = deque(submit(width + 1))
         while ahead:
             found = ahead.popleft().result()
             ahead.extend(submit(1))

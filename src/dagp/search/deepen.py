@@ -12,7 +12,7 @@ from dagp.core.typing import Float
 from dagp.inference.train import BLOCK, begin
 from dagp.model.association import DataAssociation
 from dagp.model.process import Deepening, ProcessPrior
-from dagp.search.factory import Problem, build, deepened
+from dagp.search.factory import Problem, deepened, initial_gate
 from dagp.search.improve import FEW, improve, level_off
 from dagp.search.moves import annex, extend, merge, split, swap
 from dagp.search.race import RACE_STEPS, Contender
@@ -84,7 +84,7 @@ def _with_noise_gps(
     With constant noise, one function of varying noise is divided among several processes, and which
     of them has taken the place of the one whose noise may vary is chance.
     """
-    gate = build(problem, contender.start).gate
+    gate = initial_gate(problem, contender.start)
     ways = []
     for order, given in _arrangements(problem, to_host(contender.state.responsibilities)):
         as_found = order == sorted(order)

@@ -107,6 +107,12 @@ def build_gate(prior: GatePrior | str | None, context: BuildContext, n_processes
     return prior.build_gate(context, n_processes)
 
 
+def initial_gate(problem: Problem, start: Start) -> Gate:
+    """The gate of the model of a start, without its processes, which take longer to build."""
+    gate = build_gate(problem.gate, build_context(problem, start), problem.n_processes)
+    return jax.tree.map(np.asarray, gate)
+
+
 def build(problem: Problem, start: Start) -> DataAssociation:
     """The model of a start."""
     context = build_context(problem, start)

@@ -14,7 +14,7 @@ from dagp.inference.standardize import padded
 from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate
 from dagp.model.association import Batch
 from dagp.model.gates import ConstantGate
-from dagp.search.factory import Problem, build
+from dagp.search.factory import Problem, initial_gate
 from dagp.search.missing import filled
 from dagp.search.moves import MOVES, SIMPLER, Move, Proposal, View
 from dagp.search.race import RACE_STEPS, Contender, limit
@@ -139,7 +139,7 @@ def promising(
     model = contender.state.model
     # A gate trained to be constant could not follow a proposal that divides the inputs, so the
     # initial gate is used.
-    untrained = model.with_gate(build(problem, contender.start).gate)
+    untrained = model.with_gate(initial_gate(problem, contender.start))
     margin = GAIN * float(problem.sample.weight.sum())
     least = contender.bound - HOPELESS * per_point(problem)
     trials = []
@@ -257,7 +257,7 @@ def renew_gate(problem: Problem, contender: Contender, trainer: Trainer) -> bool
     """
     if isinstance(contender.state.model.gate, ConstantGate) or not _gate_misses(problem, contender):
         return False
-    model = contender.state.model.with_gate(build(problem, contender.start).gate)
+    model = contender.state.model.with_gate(initial_gate(problem, contender.start))
     state, bound = begin(model, trainer.batch, contender.state.responsibilities, PROBE_STEPS)
     renewed = Contender(contender.start, state, float(bound.value))
     for _ in range(GATE_PARTS):

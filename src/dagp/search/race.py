@@ -1,5 +1,7 @@
 """The race between starts: successive halving on the ELBO."""
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -135,43 +137,63 @@ class Contender:
 
 
 def race(
-    contenders: list[Contender], trainer: Trainer, in_parallel: bool | None = None
+    contenders: Iterable[Contender], trainer: Trainer, in_parallel: bool | None = None
 ) -> list[Contender]:
-    """Successive halving on the ELBO; returns the finalists, best first."""
+    """Successive halving on the ELBO; returns the finalists, best first.
+
+    Contenders may come one by one: the first ones are trained while others are made.
+    """
     in_parallel = parallel.is_faster() if in_parallel is None else in_parallel
     run = _in_parallel if in_parallel else _in_sequence
-    running = list(contenders)
-    rung = 0
-    while len(running) > FINALISTS or (rung == 0 and len(running) > 1):
-        rung += 1
-        run(running, trainer, FIRST_STEPS if rung == 1 else RACE_STEPS, rung)
-        running.sort(key=lambda c: -c.bound)
+
+    def halved(running: Iterable[Contender], rung: int) -> list[Contender]:
+        steps = FIRST_STEPS if rung == 1 else RACE_STEPS
+        trained = sorted(run(running, trainer, steps, rung), key=lambda c: -c.bound)
         if rung == 1:
-            running = _each_kind_first(running)
-        keep = max(FINALISTS, int(np.ceil(len(running) * KEEP)))
-        kept = _without_repeats(running, trainer)[:keep]
-        for contender in running:
+            trained = _each_kind_first(trained)
+        keep = max(FINALISTS, int(np.ceil(len(trained) * KEEP)))
+        kept = _without_repeats(trained, trainer)[:keep]
+        for contender in trained:
             if not any(contender is other for other in kept):
                 contender.fate = DROPPED.format(rung)
-        running = kept
+        return kept
+
+    begun = iter(contenders)
+    running = list(itertools.islice(begun, 2))
+    # A single start has nothing to compete with.
+    if len(running) > 1:
+        running = halved(itertools.chain(running, begun), 1)
+    for rung in itertools.count(2):
+        if len(running) <= FINALISTS:
+            break
+        running = halved(running, rung)
     for contender in running:
         contender.fate = "finalist"
     return running
 
 
-def _in_sequence(running: list[Contender], trainer: Trainer, steps: int, rung: int) -> None:
-    def run(trainer: Trainer, contender: Contender) -> Contender:
+def _in_sequence(
+    running: Iterable[Contender], trainer: Trainer, steps: int, rung: int
+) -> list[Contender]:
+    def run(trainer: Trainer, contender: Contender) -> tuple[Contender, Contender]:
         trained = contender.copy()
         trained.advance(trainer, steps)
-        return trained
+        return contender, trained
 
-    results = trainer.each(run, running, trainer.width(running[0].state))
-    for index, (contender, trained) in enumerate(zip(running, results, strict=True)):
+    begun, done = iter(running), []
+    first = next(begun)
+    results = trainer.each(run, itertools.chain([first], begun), trainer.width(first.state))
+    for index, (contender, trained) in enumerate(results):
         contender.become(trained)
+        done.append(contender)
         trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
+    return done
 
 
-def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: int) -> None:
+def _in_parallel(
+    running: Iterable[Contender], trainer: Trainer, steps: int, rung: int
+) -> list[Contender]:
+    running = list(running)
     states, rates = zip(*((c.state, c.rate) for c in running), strict=True)
     results = parallel.train_in_parallel(
         states, trainer.batch, max_iter=steps, tol=trainer.tol, rates=rates, log=trainer.log
@@ -179,6 +201,7 @@ def _in_parallel(running: list[Contender], trainer: Trainer, steps: int, rung: i
     for index, (contender, result) in enumerate(zip(running, results, strict=True)):
         contender.finish_rung(result)
         trainer.notify(Progress(f"race {rung}", index, contender.steps, contender.bound))
+    return running
 
 
 def _without_repeats(contenders: list[Contender], trainer: Trainer) -> list[Contender]:

@@ -5,7 +5,7 @@ the better ones take more. The best is improved by split–merge moves and train
 decisions are by the ELBO.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -81,14 +81,16 @@ def explore(
     contenders: list[Contender],
 ) -> None:
     """Add contenders in rounds of `n_init` starts, until the best solution has been found twice."""
-    for _ in range(rounds):
-        fresh = []
+
+    def begun() -> Iterator[Contender]:
         for start in starts(problem, n_init, rng):
             given = shard_rows(padded(start.responsibilities, len(trainer.batch.X)))
             state, _ = begin(build(problem, start), trainer.batch, given, 0)
-            fresh.append(Contender(start, state))
-        contenders += fresh
-        for contender in race(fresh, trainer):
+            contenders.append(Contender(start, state))
+            yield contenders[-1]
+
+    for _ in range(rounds):
+        for contender in race(begun(), trainer):
             best = max(contenders, key=lambda c: c.bound)
             least = best.bound - BEHIND * per_point(problem)
             if not contender.levelled:
