@@ -5,8 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dagp import DAGP, StorageError
-from dagp.predict.associations import AveragedPosterior, log_relabellings, probabilities
+from dagp import DAGP, GP, Noise, StorageError
+from dagp.predict.associations import (
+    AveragedPosterior,
+    Solution,
+    log_relabellings,
+    over_associations,
+    probabilities,
+)
 
 QUICK = {"n_init": 2, "tol": 1e-3, "inducing": 16, "random_state": 0}
 
@@ -174,6 +180,20 @@ def test_probabilities_leave_out_what_is_improbable():
     assert found[2] == 0.0
     # The best one stays, even where the evidence of another is much higher.
     assert probabilities([-9.0, 0.0])[0] > 0
+
+
+def test_clutter_is_matched_with_clutter(undecided):
+    """Also where the function of one association has the points that are clutter in the other."""
+    posterior, rows = undecided[0].posterior_, np.eye(2)[np.arange(10) % 2]
+    solutions = [Solution(posterior, found, 0.0, 0.0, [{}] * 2) for found in (rows, rows[:, ::-1])]
+    best, shares = over_associations(solutions, np.ones(10), [GP(), Noise()])
+    np.testing.assert_allclose(shares, [0.5, 0.5])
+    assert isinstance(best.posterior, AveragedPosterior)
+    assert best.posterior.others[0].order == (0, 1)
+    np.testing.assert_allclose(best.responsibilities, 0.5)
+    # Two functions have changed their numbers alone.
+    best, _ = over_associations(solutions, np.ones(10), [GP(), GP()])
+    np.testing.assert_allclose(best.responsibilities, rows)
 
 
 def test_associations_count_once_for_every_exchange_of_equal_processes():

@@ -53,6 +53,16 @@ def test_weights_decide_what_matches():
     assert agreement(first, second, weight) == pytest.approx(20 / 26)
 
 
+def test_processes_of_different_kinds_do_not_match():
+    first, second = hard(0, 0, 0, 1, 2, 2), hard(2, 2, 2, 0, 1, 1)
+    kinds = ["GP", "GP", "Noise"]
+    np.testing.assert_array_equal(matching(first, second, np.ones(6)), [2, 0, 1])
+    assert agreement(first, second, np.ones(6)) == 1.0
+    # The clutter of both is the last one, although no row agrees.
+    np.testing.assert_array_equal(matching(first, second, np.ones(6), kinds)[2], 2)
+    assert agreement(first, second, np.ones(6), kinds) == pytest.approx(1 / 6)
+
+
 def test_only_the_most_probable_process_counts():
     first = np.array([[0.6, 0.4], [0.3, 0.7]])
     assert agreement(first, hard(0, 1), np.ones(2)) == 1.0

@@ -95,13 +95,14 @@ def over_associations(
     if not np.all(np.isfinite(evidence)):
         evidence = [solution.bound for solution in solutions]
     used = [in_use(solution.responsibilities, weight) for solution in solutions]
-    shares = probabilities(np.add(evidence, [log_relabellings(priors, one) for one in used]))
+    kinds = [repr(prior) for prior in priors]
+    shares = probabilities(np.add(evidence, [log_relabellings(kinds, one) for one in used]))
     best, close = solutions[0], np.flatnonzero(shares[1:]) + 1
     if not close.size:
         return best, shares
     found, others = shares[0] * best.responsibilities, []
     for share, other in ((float(shares[s]), solutions[s]) for s in close):
-        order = matching(best.responsibilities, other.responsibilities, weight)
+        order = matching(best.responsibilities, other.responsibilities, weight, kinds)
         found += share * other.responsibilities[:, order]
         others.append(Association(share, other.posterior.model, tuple(map(int, order))))
     known = best.posterior
@@ -132,16 +133,15 @@ def probabilities(log_evidence: Any) -> Float[np.ndarray, " S"]:
     return found * kept / np.sum(found * kept)
 
 
-def log_relabellings(priors: Sequence[Any], used: Bool[np.ndarray, " K"]) -> float:
-    """Log of the number of ways in which processes of equal priors can be exchanged, unused ones
+def log_relabellings(kinds: Sequence[str], used: Bool[np.ndarray, " K"]) -> float:
+    """Log of the number of ways in which processes of one kind can be exchanged, unused ones
     among themselves left out: each way is an association of the same evidence.
 
     >>> round(np.exp(log_relabellings(["GP", "GP", "Noise"], np.array([True, True, True]))))
     2
     """
     count = 0.0
-    names = [repr(prior) for prior in priors]
-    for name in set(names):
-        alike = np.array([other == name for other in names])
+    for kind in set(kinds):
+        alike = np.array([other == kind for other in kinds])
         count += math.lgamma(alike.sum() + 1) - math.lgamma((alike & ~used).sum() + 1)
     return count

@@ -1,6 +1,8 @@
 """Usage: share of the data of each process, which processes are in use, and how far two solutions
 agree on the assignment."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
@@ -49,22 +51,30 @@ def matching(
     first: Float[np.ndarray, "N K"],
     second: Float[np.ndarray, "N K"],
     weight: Float[np.ndarray, " N"],
+    kinds: Sequence[str] | None = None,
 ) -> Int[np.ndarray, " K"]:
-    """The process of the second solution that matches each process of the first."""
-    return linear_sum_assignment(-_together(first, second, weight))[1]
+    """The process of the second solution that matches each process of the first; of the same kind,
+    if `kinds` of the processes are given."""
+    together = _together(first, second, weight)
+    if kinds is not None:
+        alike = np.equal.outer(kinds, kinds)
+        together[~alike] = -1 - weight.sum() * len(kinds)
+    return linear_sum_assignment(-together)[1]
 
 
 def agreement(
     first: Float[np.ndarray, "N K"],
     second: Float[np.ndarray, "N K"],
     weight: Float[np.ndarray, " N"],
+    kinds: Sequence[str] | None = None,
 ) -> float:
-    """Share of the data that two solutions assign alike, up to a permutation of the processes.
+    """Share of the data that two solutions assign alike, up to a permutation of the processes; of
+    those of the same kind, if `kinds` are given.
 
     >>> one, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.1, 0.9], [0.8, 0.2]])
     >>> agreement(one, other, np.ones(2))
     1.0
     """
+    order = matching(first, second, weight, kinds)
     together = _together(first, second, weight)
-    rows, columns = linear_sum_assignment(-together)
-    return float(together[rows, columns].sum() / weight.sum())
+    return float(together[np.arange(len(order)), order].sum() / weight.sum())
