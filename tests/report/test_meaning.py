@@ -264,20 +264,8 @@ def holed_path(holed, tmp_path) -> Path:
 
 
 def test_cells_are_safe_for_spreadsheets(holed_path):
-    texts = [
-        "=1+1",
-        "+1",
-        "-1",
-        "@SUM(A1)",
-        "\t=1",
-        "\r=1",
-        " =1",
-        "\u0000x",
-        "＝1",
-        "a=b",
-        "5",
-        "",
-    ]
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\u0000x", "＝1"]
+    texts += ["a=b", "5", ""]
     cells = staged(holed_path, ask=f"{json.dumps(texts)}.map(cell)")["asked"]
     bare = [re.sub(r'^"(.*)"$', r"\1", one, flags=re.DOTALL) for one in cells]
     assert bare[:9] == ["'" + text for text in texts[:9]]
@@ -394,8 +382,8 @@ def test_associations_that_are_almost_as_good_are_told(separated):
     averaged = AveragedPosterior(posterior.model, posterior.units, posterior.dtype, (other,))
     exchanged = model.responsibilities_.copy()
     exchanged[:20] = exchanged[:20, ::-1]
-    alternative = changed(model, responsibilities_=exchanged)
-    several = changed(model, posterior_=averaged, alternatives_=[alternative], confidence_=0.99)
+    alternatives = [changed(model, responsibilities_=exchanged)]
+    several = changed(model, posterior_=averaged, alternatives_=alternatives, confidence_=0.99)
     page = report.html(several, X, y)
     assert "2 divisions of the rows explain them almost equally well" in page
     assert "probabilities of 70\N{NO-BREAK SPACE}% and 30\N{NO-BREAK SPACE}%" in page
