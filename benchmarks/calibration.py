@@ -16,10 +16,10 @@ parameters    true hyperparameters, initialised at the true labels: without poin
 labels        true hyperparameters and labels of the training points: the oracle
 
 ``--fits fitted`` makes one of them only, and ``--posterior best`` takes the hyperparameters of each
-fit as known, to see what averaging over them changes:
+fit as known; ``--compare`` writes what averaging over them changes, to ``compared.md``:
 
-    python benchmarks/calibration.py --posterior best --fits fitted --jobs 1 -o results/best
-    python benchmarks/calibration.py --compare results/best -o results/calibration
+    python benchmarks/calibration.py --posterior averaged --fits fitted -o results/averaged
+    python benchmarks/calibration.py --compare results/calibration -o results/averaged
 
 ``--several-inputs`` draws functions of two and three inputs only.
 """
@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from calibration_report import report
+from calibration_report import compared, report
 from joblib import Parallel, delayed
 from prior_draws import SEVERAL_INPUTS, STRUCTURES, Draw, Part, Structure, draw
 from scipy.optimize import linear_sum_assignment
@@ -49,17 +49,6 @@ RELIABILITY_BINS = 10
 POOLED = -1
 """In place of a seed where bins are summed over draws."""
 SUMS = ("n", "predicted", "actual")
-COMPARED = (
-    *(f"own_{level:.0%}" for level in LEVELS),
-    "function_95%",
-    "interval_95%",
-    "log_density",
-    "test_claimed",
-    "test_right",
-    "test_loss",
-    "seconds",
-)
-"""Scores that `--compare` prints."""
 Row = dict[str, Any]
 Array = np.ndarray
 
@@ -232,25 +221,6 @@ def _short(value: Any) -> Any:
     return f"{value:.8g}" if isinstance(value, float) else value
 
 
-def compare(rows: list[Row], others: list[Row]) -> None:
-    """Print means of the scores of fits of the same draws, and of their differences."""
-    first, second = (
-        {int(row["seed"]): row for row in some if row["fit"] == "fitted"} for some in (rows, others)
-    )
-    seeds = sorted(set(first) & set(second))
-    print(f"{len(seeds)} draws: mean of the others, mean, difference with standard error")
-    for name in COMPARED:
-        pairs = np.array([
-            (float(second[s][name]), float(first[s][name]))
-            for s in seeds
-            if first[s].get(name) and second[s].get(name)
-        ])  # fmt: skip
-        change = pairs[:, 1] - pairs[:, 0]
-        error = change.std(ddof=1) / np.sqrt(len(change))
-        means = pairs.mean(axis=0)
-        print(f"{name:14} {means[0]:8.4f} {means[1]:8.4f} {change.mean():+8.4f} ± {error:.4f}")
-
-
 def compute(
     seeds: Iterable[int],
     jobs: int,
@@ -299,7 +269,7 @@ def main() -> None:
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
     if options.compare is not None:
-        compare(read(options.out / "draws.csv"), read(options.compare / "draws.csv"))
+        compared(read(options.out / "draws.csv"), read(options.compare / "draws.csv"), options.out)
     elif options.report:
         report(read(options.out / "draws.csv"), read(options.out / "bins.csv"), options.out)
     else:

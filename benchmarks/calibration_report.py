@@ -17,6 +17,20 @@ SAID = {
 }
 FAILED = 3.0
 """A search has failed if starting at the true labels gives an ELBO this much higher (20 to 1)."""
+LESS_ACCURATE = 0.02
+"""An association is wrong if it is right about a share of the training points smaller by this than
+that of the model that is given the hyperparameters."""
+COMPARED = {
+    **{f"own_{level}": f"{level} bands, at own points" for level in LEVELS},
+    "function_95%": "95% bands, everywhere",
+    "interval_95%": "95% intervals of observations",
+    "log_density": "log density",
+    "test_claimed": "responsibilities of new points: claimed",
+    "test_right": "… right",
+    "test_loss": "… log loss",
+    "gate_loss": "log loss of `predict_assignment`",
+    "seconds": "seconds of a fit",
+}
 Row = dict[str, Any]
 Array = np.ndarray
 
@@ -30,6 +44,7 @@ def report(rows: list[Row], bins: list[Row], out: Path) -> None:
     for title, table in (
         ("Observations inside their intervals", observations(rows)),
         ("Functions inside their intervals", functions(rows)),
+        ("Right and wrong associations", associations(rows)),
         ("Probabilities of the processes", probabilities(rows, bins)),
         ("Log density of new points, compared with the oracle", densities(rows)),
     ):
@@ -131,6 +146,67 @@ def functions(rows: list[Row]) -> str:
         return [fit, name, str(len(part)), *cells]
 
     return table(head, [line(fit, *group) for fit in FITS for group in groups(rows, fit)])
+
+
+def wrong(rows: list[Row], fit: str = "fitted") -> dict[str, bool]:
+    """Whether a fit of a draw with several processes has a wrong association, by seed."""
+    right = {(row["seed"], row["fit"]): row["training_right"] for row in rows}
+    known = {seed: float(share) for (seed, name), share in right.items() if name == "parameters"}
+    return {
+        seed: known[seed] - float(share) > LESS_ACCURATE + 1e-9
+        for (seed, name), share in right.items()
+        if name == fit and seed in known
+    }
+
+
+def associations(rows: list[Row]) -> str:
+    """Bands and probabilities where the association is right, and where it is not."""
+    head = ["fit", "association", "draws", *(f"at own points {level}" for level in LEVELS)]
+    head += ["claimed", "right", "log loss"]
+    names = [*(f"own_{level}" for level in LEVELS), "test_claimed", "test_right", "test_loss"]
+    lines = []
+    for fit in ("fitted", "start"):
+        found = wrong(rows, fit)
+        for words, is_wrong in (("right", False), ("wrong", True)):
+            part = [row for row in of(rows, fit=fit) if found.get(row["seed"]) is is_wrong]
+            cells = [mean_and_error(column(part, name)) for name in names]
+            lines.append([fit, words, str(len(part)), *cells])
+    return table(head, lines)
+
+
+def compared(rows: list[Row], others: list[Row], out: Path) -> None:
+    """Write ``compared.md``: default fits of the same draws in two runs, and their differences.
+
+    Associations are those of the others.
+    """
+    first = {row["seed"]: row for row in of(rows, fit="fitted")}
+    second = {row["seed"]: row for row in of(others, fit="fitted")}
+    seeds = sorted(set(first) & set(second), key=int)
+    found = wrong(others)
+    several = [seed for seed in seeds if first[seed].get("test_right")]
+    parts = {
+        "Several processes": several,
+        "Several processes, right association": [s for s in several if found.get(s) is False],
+        "Several processes, wrong association": [s for s in several if found.get(s) is True],
+        "One process": [seed for seed in seeds if seed not in several],
+    }
+    text = [f"# The same {len(seeds)} draws in two runs\n"]
+    for title, part in parts.items():
+        if part:
+            lines = _differences([second[s] for s in part], [first[s] for s in part])
+            head = [f"{len(part)} draws", "before", "after", "difference"]
+            text.append(f"## {title}\n\n{table(head, lines)}")
+    (out / "compared.md").write_text("\n".join(text))
+    print("\n".join(text))
+
+
+def _differences(before: list[Row], after: list[Row]) -> Iterable[list[str]]:
+    for name, words in COMPARED.items():
+        pairs = [pair for pair in zip(before, after, strict=True) if all(r.get(name) for r in pair)]
+        if pairs:
+            values = np.array([[float(row[name]) for row in pair] for pair in pairs])
+            means = [f"{value:.3f}" for value in values.mean(axis=0)]
+            yield [words, *means, mean_and_error(values[:, 1] - values[:, 0], 4)]
 
 
 def probabilities(rows: list[Row], bins: list[Row]) -> str:

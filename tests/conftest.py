@@ -4,6 +4,7 @@ import functools
 import inspect
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -66,6 +67,10 @@ os.environ["DAGP_CACHE"] = "off"
 if "DAGP_TEST_CACHE" in os.environ:
     jax.config.update("jax_compilation_cache_dir", os.environ["DAGP_TEST_CACHE"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+# In the background of a shell Ctrl-C is ignored, also by processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Compiled programs need not say which lines they come from: finding that out takes time.
 jax.config.update("jax_traceback_in_locations_limit", 0)

@@ -92,6 +92,19 @@ def test_a_warm_start_takes_another_number_of_inducing_points():
     assert model.score(X, y) > 0.99
 
 
+def test_a_warm_start_from_exact_inference_keeps_the_association():
+    """It begins with fewer inducing inputs, whose q is not known."""
+    X, y = line(60)
+    y[::6] += np.linspace(1, 3, 10)
+    settings = QUICK | {"inducing": "all", "warm_start": True}
+    model = DAGP(processes=[GP(), Noise()], **settings).fit(X, y)
+    found, bound = model.responsibilities_, model.lower_bound_
+    model.fit(X, y)
+    assert model.restarts_[0]["kind"] == "warm"
+    np.testing.assert_allclose(model.responsibilities_, found, atol=0.1)
+    assert model.lower_bound_ > bound - 0.1
+
+
 @pytest.mark.parametrize(
     ("settings", "shift", "reason"),
     [

@@ -161,7 +161,7 @@ MEMORY = """
     resource.setrlimit(resource.RLIMIT_AS, (taken + 2**30, taken + 2**30))
     x, y = np.loadtxt(sys.argv[2], delimiter=",", skiprows=1).T
     try:
-        DAGP(1, n_init=1, max_iter=25, inducing=400, batch_size=len(x)).fit(x[:, None], y)
+        DAGP(1, n_init=1, max_iter=25, inducing=100, batch_size=len(x)).fit(x[:, None], y)
     except MemoryError as error:
         print(error, flush=True)
     app(sys.argv[1:])
@@ -171,9 +171,9 @@ MEMORY = """
 def test_memory_limit_is_said(tmp_path):
     """Ample for the programs, far too little for arrays of rows times inducing points."""
     table, out = tmp_path / "data.csv", tmp_path / "model.dagp"
-    x = np.linspace(0, 1, 100_000)
+    x = np.linspace(0, 1, 400_000)
     np.savetxt(table, np.c_[x, np.sin(9 * x)], delimiter=",", header="x,y", comments="")
-    words = f"fit {table} -t y --processes 1 --inducing 400 --starts 1 --max-iter 25 -o {out}"
+    words = f"fit {table} -t y --processes 1 --inducing 100 --starts 1 --max-iter 25 -o {out}"
     done = run(MEMORY, *words.split(), "--batch-size", len(x))
     assert done.returncode == 1, done.stderr[-2000:]
     assert done.stdout.startswith("Not enough memory; a smaller batch_size")

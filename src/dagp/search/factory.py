@@ -131,9 +131,20 @@ def with_inducing(problem: Problem, start: Start, trained: DataAssociation) -> D
     )
 
 
-def resumed(problem: Problem, previous: DataAssociation) -> tuple[DataAssociation, list[str]]:
-    """A trained model to be trained further, with the range of clutter from the new data; and the
-    names of its parts that start afresh, because they have other priors than before.
+class Resumed(NamedTuple):
+    """A trained model, to be trained further."""
+
+    model: DataAssociation
+    """In the shapes of the problem."""
+    before: DataAssociation | None
+    """With the inducing inputs it had, if they were others: its q, and with it the association, is
+    known for these alone."""
+    anew: tuple[str, ...]
+    """Names of the parts that start afresh, because they had other priors."""
+
+
+def resumed(problem: Problem, previous: DataAssociation) -> Resumed:
+    """A trained model to be trained further, with the range of clutter from the new data.
 
     Of parts with another number of inducing inputs, the hyperparameters are kept.
     """
@@ -141,20 +152,30 @@ def resumed(problem: Problem, previous: DataAssociation) -> tuple[DataAssociatio
     context = build_context(problem, start)
     fresh = with_natural_q(deepened(problem, start, build(problem, start), Deepening()))
     previous = with_natural_q(previous)
-    anew, processes = [], []
+    pairs, anew = [], []
     for k, prior in enumerate(problem.priors):
-        kept = _carried_over(fresh.process(k), previous.process(k))
-        anew += [f"process {k}"] if kept is None else []
-        processes.append(fresh.process(k) if kept is None else prior.resumed(kept, context))
-    gate = _carried_over(fresh.gate, previous.gate)
-    anew += ["the gate"] if gate is None else []
-    return DataAssociation.assemble(processes, fresh.gate if gate is None else gate), anew
+        new, old = fresh.process(k), previous.process(k)
+        alike = _alike(new, old)
+        pairs.append((new, prior.resumed(old, context) if alike else new))
+        anew += [] if alike else [f"process {k}"]
+    alike = _alike(fresh.gate, previous.gate)
+    pairs.append((fresh.gate, previous.gate if alike else fresh.gate))
+    anew += [] if alike else ["the gate"]
+    *processes, gate = (_carried_over(new, old) for new, old in pairs)
+    model = DataAssociation.assemble(processes, gate)
+    *trained, old_gate = (old for _, old in pairs)
+    if all(kept is old for kept, old in zip((*processes, gate), (*trained, old_gate), strict=True)):
+        return Resumed(model, None, tuple(anew))
+    return Resumed(model, DataAssociation.assemble(trained, old_gate), tuple(anew))
+
+
+def _alike(fresh: Any, trained: Any) -> bool:
+    """Whether two parts are of one kind, with any number of inducing inputs."""
+    return jax.tree.structure(fresh) == jax.tree.structure(trained)
 
 
 def _carried_over(fresh: Any, trained: Any) -> Any:
-    """A trained part in the shapes of a fresh one; None if it is of another kind."""
-    if jax.tree.structure(fresh) != jax.tree.structure(trained):
-        return None
+    """A trained part in the shapes of a fresh one of its kind; what has other shapes is fresh."""
     pairs = zip(jax.tree.leaves(fresh), jax.tree.leaves(trained), strict=True)
     if all(np.shape(a) == np.shape(b) for a, b in pairs):
         return trained

@@ -38,7 +38,7 @@ from dagp.model.association import Batch, DataAssociation
 from dagp.model.process import Deepening, ProcessPrior
 from dagp.search.confidence import Verdict
 from dagp.search.diagnosis import check_converged, check_finite, check_jitter, judge
-from dagp.search.factory import Problem, build, deepened, resumed
+from dagp.search.factory import Problem, Resumed, build, deepened, resumed
 from dagp.search.neighbours import neighbours
 from dagp.search.number import Smaller, prune, with_fewer
 from dagp.search.race import FIRST_DROPPED, Contender, ranked
@@ -118,13 +118,12 @@ def fit_collapsed(
     problem: Problem, options: Options, previous: DataAssociation | None = None
 ) -> Fit:
     """Search, and train on all rows at once or in minibatches."""
-    if previous is not None:
-        previous, anew = resumed(problem, previous)
-        if anew:
-            warn(
-                f"warm_start: {', '.join(anew)} had other priors before and start afresh; the rest "
-                "continues from the previous fit.",
-            )
+    continued = None if previous is None else resumed(problem, previous)
+    if continued is not None and continued.anew:
+        warn(
+            f"warm_start: {', '.join(continued.anew)} had other priors before and start afresh; "
+            "the rest continues from the previous fit.",
+        )
     size = options.batch_size
     if size is None:
         part, rows = problem, np.arange(len(problem.sample.X))
@@ -132,17 +131,17 @@ def fit_collapsed(
         rows = subsample(problem.sample, max(SEARCH_ROWS, size), options.rng)
         part = problem._replace(sample=problem.sample.take(rows))
     trainer = options.trainer(to_device_batch(part.sample, part.n_processes))
-    if size is not None and previous is not None:
-        contender = warm(previous, trainer.batch)
+    if size is not None and continued is not None:
+        contender = warm(continued, trainer.batch)
         contender.fate, contender.status = "kept", "converged"
         found = Fit(contender.result(), [contender], [], False, None)
     else:
         if size is None:
-            found = _search(part, options, trainer, previous, None)
+            found = _search(part, options, trainer, continued, None)
         else:
             # More inducing inputs would be as many in every minibatch.
             fewer = options._replace(max_iter=min(options.max_iter, SUBSAMPLE_STEPS), amount=None)
-            found = _search(part, fewer, trainer, previous, problem.sample)
+            found = _search(part, fewer, trainer, continued, problem.sample)
         decisive = tuple(int(rows[row]) for row in found.verdict.rows)
         found = found._replace(verdict=found.verdict._replace(rows=decisive))
     if size is not None:
@@ -175,7 +174,7 @@ def _search(
     problem: Problem,
     options: Options,
     trainer: Trainer,
-    previous: DataAssociation | None,
+    previous: Resumed | None,
     all_rows: Sample | None,
 ) -> Fit:
     """Search; `all_rows` decide between the finalists if the problem has only some of them."""

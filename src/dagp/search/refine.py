@@ -129,12 +129,28 @@ def finish(
     amount: Amount,
 ) -> None:
     """Inducing inputs as the data need them, and rows that were wrongly left to clutter."""
-    if amount is not None and unexplained(problem, contender, trainer.batch) > NEEDED:
-        if is_exact(problem, contender.state.model):
-            use_all(problem, contender, trainer)
-            return
-        use_more_inducing(problem, contender, trainer, rng, steps)
-    reclaim(problem, contender, trainer)
+    if refine(problem, contender, trainer, rng, steps, amount) != "exact":
+        reclaim(problem, contender, trainer)
+
+
+def refine(
+    problem: Problem,
+    contender: Contender,
+    trainer: Trainer,
+    rng: np.random.Generator,
+    steps: int,
+    amount: Amount,
+) -> Literal["exact", "sparse"]:
+    """Exact inference, or more inducing inputs, where the data need them; which of the two."""
+    if amount is None:
+        return "sparse"
+    if amount == "auto" and unexplained(problem, contender, trainer.batch) <= NEEDED:
+        return "sparse"
+    if is_exact(problem, contender.state.model):
+        use_all(problem, contender, trainer)
+        return "exact"
+    use_more_inducing(problem, contender, trainer, rng, steps)
+    return "sparse"
 
 
 def is_exact(problem: Problem, model: DataAssociation) -> bool:

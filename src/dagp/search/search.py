@@ -15,10 +15,11 @@ from dagp.inference.train import Result, begin, resume, settled
 from dagp.model.association import Batch, DataAssociation
 from dagp.search.confidence import CONFIRMED, support
 from dagp.search.deepen import deepen
-from dagp.search.factory import Problem, Start, build
+from dagp.search.factory import Problem, Resumed, Start, build
 from dagp.search.improve import (
     GAIN,
     PARTS,
+    PROBE_STEPS,
     improve,
     level_off,
     per_point,
@@ -27,7 +28,7 @@ from dagp.search.improve import (
 )
 from dagp.search.inducing import choose_inducing
 from dagp.search.race import FIRST_DROPPED, RACE_STEPS, REACHED, Contender, race, ranked
-from dagp.search.refine import Amount, finish, is_exact, use_all, use_inducing
+from dagp.search.refine import Amount, finish, is_exact, refine, use_all, use_inducing
 from dagp.search.starts import starts
 from dagp.search.trainer import StopSearchError, Trainer
 from dagp.search.usage import in_use
@@ -124,7 +125,7 @@ def search(
     max_iter: int,
     rng: np.random.Generator,
     spare: bool = False,
-    previous: DataAssociation | None = None,
+    previous: Resumed | None = None,
     on_all_rows: Callable[[DataAssociation], float] | None = None,
     amount: Amount = None,
 ) -> tuple[Result, list[Contender]]:
@@ -155,12 +156,12 @@ def search(
             use_inducing(problem, best, trainer)
         # A model with a process to spare is trained to convergence without it.
         steps = RACE_STEPS if spare and not _all_in_use(problem, best) else max_iter
-        if previous is not None:
-            best.advance(trainer, steps, trainer.callback)
-        else:
+        if previous is None:
             complete(problem, best, trainer, rng, steps, amount)
             if best.status != "stopped":
                 deepen(problem, best, trainer, max_iter)
+        elif best.advance(trainer, steps, trainer.callback).status != "stopped" and problem.plain:
+            refine(problem, best, trainer, rng, steps, amount)
         result = best.result()
     except StopSearchError:
         best = max(contenders, key=lambda c: c.bound)
@@ -223,7 +224,10 @@ def _all_in_use(problem: Problem, contender: Contender) -> bool:
     return bool(np.all(in_use(to_host(contender.state.responsibilities)[: len(weight)], weight)))
 
 
-def warm(previous: DataAssociation, batch: Batch) -> Contender:
+def warm(previous: Resumed, batch: Batch) -> Contender:
     """The contender that continues from a trained model."""
-    state = resume(previous, batch)
+    state = resume(previous.before or previous.model, batch)
+    if previous.before is not None:
+        # The q of the new inducing inputs follows from the association.
+        state, _ = begin(previous.model, batch, state.responsibilities, PROBE_STEPS)
     return Contender(Start("warm", to_host(state.responsibilities), np.nan, np.nan), state)
