@@ -245,9 +245,11 @@ def _doubt(estimator: "DAGP", found: Fit, data: Prepared, given: GivenRows) -> s
     rows = [given.name(int(np.argmax(data.inverse == r))) for r in found.verdict.rows]
     lead = found.ranking[0].bound - found.rivals[0][0].bound
     first = len(estimator.alternatives_) - len(found.rivals)
+    # A simpler solution is preferred to one whose ELBO is slightly higher.
+    height = f"{lead:.2f} lower" if lead >= 0 else f"{-lead:.2f} higher, but less simple"
     return (
         f"{message}, or give labels: those of rows {', '.join(map(str, rows))} would decide "
-        f"between it and alternatives_[{first}], whose ELBO is {lead:.2f} lower."
+        f"between it and alternatives_[{first}], whose ELBO is {height}."
     )
 
 

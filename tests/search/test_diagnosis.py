@@ -1,13 +1,15 @@
 """Doubts about a fit, other solutions, and the number of processes."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from dagp import DAGP, SearchWarning, datasets
+from dagp import DAGP, SearchWarning, datasets, fitting
 from dagp.inference.train import State
 from dagp.model.association import Batch
+from dagp.search.confidence import Verdict
 from dagp.search.diagnosis import judge, other_solutions
 from dagp.search.factory import Start
 from dagp.search.race import Contender
@@ -79,6 +81,24 @@ def test_one_start_cannot_be_judged(monkeypatch):
     assert np.isnan(verdict.confidence)
     assert not verdict.doubted
     assert others == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [(7.5, "ELBO is 2.50 lower."), (12.0, "ELBO is 2.00 higher, but less simple.")],
+)
+def test_a_doubt_tells_which_solution_has_the_higher_elbo(bound, words):
+    """Where a solution was simplified, the other one may have the higher ELBO."""
+    found = SimpleNamespace(
+        verdict=Verdict(0.5, (0,)),
+        ranking=[contender(halves(), 10.0)],
+        rivals=[(contender(halves(flip=5), bound), None)],
+    )
+    model = SimpleNamespace(confidence_=0.5, alternatives_=[None])
+    given, data = SimpleNamespace(name=str), SimpleNamespace(inverse=np.arange(20))
+    told = fitting._doubt(model, found, data, given)
+    assert "those of rows 0 would decide between it and alternatives_[0]" in told
+    assert told.endswith(words)
 
 
 def test_a_process_that_one_point_needs_is_in_use():

@@ -192,6 +192,23 @@ def test_swap_trades_places_beyond_a_crossing():
     np.testing.assert_array_equal(changed, X[:, 0] > X[changed, 0].min() - 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "label", "beyond"),
+    [(("GP", "GP"), -1, False), (("GP", "other"), -1, True), (("GP", "GP"), 0, True)],
+)
+def test_swap_moves_the_fewer_points_where_names_may_be_exchanged(kinds, label, beyond):
+    """The others keep the length scales and the noise that they were trained with."""
+    X, y, process = crossing()
+    place = X[:, 0] + 0.5
+    # The functions meet at -0.5, so that two thirds of the points lie beyond.
+    seen = view(np.eye(2)[process], np.stack([place, -place]), X, y)._replace(kinds=kinds)
+    labels = np.where(np.arange(len(y)) == 0, label, -1)
+    (proposal,) = moves.swap(seen._replace(sample=seen.sample._replace(labels=labels)))
+    changed = proposal.responsibilities.argmax(axis=1) != process
+    apart = np.abs(place) > 0.05
+    np.testing.assert_array_equal(changed[apart], (place[apart] > 0) == beyond)
+
+
 def test_crossing_lines_are_followed_through_the_crossing():
     X, y, process = crossing()
     model = DAGP(2, inducing=12, random_state=0).fit(X, y)

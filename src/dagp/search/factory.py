@@ -45,6 +45,11 @@ class Problem(NamedTuple):
         return tuple(prior.clutter for prior in self.priors)
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """Priors of the processes in words: processes of one kind may exchange their names."""
+        return tuple(repr(prior) for prior in self.priors)
+
+    @property
     def plain(self) -> bool:
         """Whether every function has a single layer and Gaussian noise that is constant."""
 

@@ -73,6 +73,7 @@ def view(problem: Problem, state: State, batch: Batch) -> View:
         smooth,
         [k for k in smooth if k not in heavy],
         evaluation.projections,
+        problem.kinds,
     )
 
 

@@ -65,6 +65,8 @@ class View(NamedTuple):
     """Those of them whose noise is not heavy-tailed."""
     projections: tuple[Projection | None, ...] = ()
     """Of the functions of each group of processes."""
+    kinds: tuple[str, ...] = ()
+    """Of the processes (see `Problem`); none if all are alike."""
 
     @property
     def sizes(self) -> Float[np.ndarray, " K"]:
@@ -190,11 +192,21 @@ def exchange(view: View) -> Iterator[Proposal]:
 def _exchanged(
     view: View, i: int, j: int, places: Iterable[Bool[np.ndarray, " N"]], name: str
 ) -> Iterator[Proposal]:
-    """Two processes exchanged in each of some places, where both have points."""
+    """Two processes exchanged in each of some places, where both have points.
+
+    Between processes of the same prior, and without labels, an exchange elsewhere is the same
+    association with the names exchanged: where less than half of their points are, the others keep
+    the length scales and the noise they were trained with.
+    """
+    both = view.sample.weight[:, None] * view.responsibilities[:, [i, j]]
+    alike = not view.kinds or view.kinds[i] == view.kinds[j]
+    alike &= not np.isin(view.sample.labels, (i, j)).any()
     for number, where in enumerate(places):
-        held = view.sample.weight[where] @ view.responsibilities[where]
-        if min(held[[i, j]]) < UNUSED * view.sample.weight.sum():
+        held = both[where].sum(axis=0)
+        if min(held) < UNUSED * view.sample.weight.sum():
             continue
+        if alike and held.sum() > both.sum() / 2:
+            where = ~where
         responsibilities = view.responsibilities.copy()
         responsibilities[where, i] = view.responsibilities[where, j]
         responsibilities[where, j] = view.responsibilities[where, i]

@@ -72,8 +72,7 @@ def _contender(problem: Problem, result: Result, kind: str = "kept") -> Contende
 def _differ(problem: Problem, one: Result, other: Result) -> bool:
     weight = problem.sample.weight
     first, second = (to_host(r.state.responsibilities)[: len(weight)] for r in (one, other))
-    kinds = [repr(prior) for prior in problem.priors]
-    return agreement(first, second, weight, kinds) < REACHED
+    return agreement(first, second, weight, problem.kinds) < REACHED
 
 
 def _comparable(one: DataAssociation, other: DataAssociation) -> bool:
