@@ -10,8 +10,8 @@ from dagp.core.imports import deferred_imports
 
 SCRIPT = """
 import sys
-from dagp import DAGP
-assert not {"pandas", "scipy.stats", "pyarrow"} & set(sys.modules), "imported"
+from dagp import DAGP, GP, Noise, datasets, plot
+assert not {"pandas", "scipy.stats", "scipy.signal", "pyarrow"} & set(sys.modules), "imported"
 from sklearn.utils import fixes
 assert fixes.pd.DataFrame({"a": [1]}).shape == (1, 1)
 import pandas, scipy, scipy.stats

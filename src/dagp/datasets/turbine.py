@@ -1,7 +1,6 @@
 """A simulated year of a wind turbine: power over wind speed, with faults, and known assignments."""
 
 import numpy as np
-from scipy.signal import lfilter
 from scipy.special import ndtr
 
 from dagp.core.typing import RandomState
@@ -115,6 +114,9 @@ def _separable(truth: np.ndarray, std: np.ndarray, own: np.ndarray) -> np.ndarra
 
 def _wind(n: int, rng: np.random.RandomState) -> np.ndarray:
     """Wind speeds with a Weibull distribution, correlated over about a day."""
+    # Not used by other data sets, and slow to import.
+    from scipy.signal import lfilter
+
     persistence = 0.99
     steps = np.sqrt(1 - persistence**2) * rng.standard_normal(n)
     steps[0] /= np.sqrt(1 - persistence**2)
