@@ -233,6 +233,10 @@ class DataAssociation(eqx.Module):
 
     def in_order(self, parts: tuple[Float[Array, "..."], ...]) -> Float[Array, "..."]:
         """Join one array per group into one array whose first axis is the user's order."""
+        if len(parts) == 1:
+            return parts[0]
         flat = [k for members in self.members for k in members]
         positions = sorted(range(len(flat)), key=flat.__getitem__)
-        return jnp.concatenate(parts)[jnp.asarray(positions)]
+        joined = jnp.concatenate(parts)
+        # Not by an array of indices: the gradient would be a scatter, which is a slow loop on CPUs.
+        return jnp.stack([joined[i] for i in positions])
