@@ -1,6 +1,7 @@
 """The `dagp` command, also `python -m dagp`."""
 
 import _thread
+import gc
 import signal
 import sys
 import threading
@@ -23,6 +24,8 @@ def main() -> None:
     finally:
         # The work is done or given up; what is left to do at the end takes no time.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Otherwise the interpreter would look for garbage in all that was imported before it ends.
+        gc.freeze()
 
 
 def _raise_outside_imports(number: int, frame: FrameType | None) -> None:
