@@ -50,7 +50,7 @@ def searched(threads, monkeypatch, finished=()):
     X = rng.uniform(-1, 1, (40, 1))
     y = np.where(np.arange(40) % 2, X[:, 0], 0.5 - X[:, 0] ** 2) + 0.03 * rng.standard_normal(40)
     told, log = [], RunLog(finished)
-    model = DAGP(2, inducing=9, n_init=4, tol=1e-1, random_state=0)
+    model = DAGP(2, inducing=9, n_init=4, tol=1e-1, random_state=0, posterior="averaged")
     model.set_params(callbacks=[told.append])
     fit_estimator(model, X, y, log=log)
     return model, log.finished, told
@@ -63,6 +63,8 @@ def test_a_search_in_threads_takes_the_same_way_as_in_one(monkeypatch):
     assert told == told_as_well
     np.testing.assert_array_equal(one.responsibilities_, two.responsibilities_)
     assert [run.bound for run in runs] == [run.bound for run in same_runs]
+    bands = (model.processes_[0].predict([[0.3], [2.0]], True)[1] for model in (one, two))
+    np.testing.assert_array_equal(*bands)
     # What one has logged, the other continues, wherever it was interrupted.
     for known in (runs[:2], runs[: len(runs) // 2]):
         resumed, _, _ = searched(3, monkeypatch, known)

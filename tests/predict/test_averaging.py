@@ -177,7 +177,7 @@ def test_a_setting_far_better_than_the_approximation_says_has_a_bounded_weight(m
     better = SimpleNamespace(model=None), 1e6
     monkeypatch.setattr(averaging, "settled_at", lambda *given: better)
     best = SimpleNamespace(value=0.0, values=np.zeros(1), state=SimpleNamespace(model=None))
-    best.state.responsibilities = None
+    best.state.responsibilities = np.ones((1, 1))
     laplace = SimpleNamespace(best=best, layout=None, directions=lambda: np.eye(1))
     assert [weight for weight, _ in _settings(laplace, None)] == pytest.approx([1 / 3, 1 / 3])
 

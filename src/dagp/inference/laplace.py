@@ -20,8 +20,10 @@ import numpy as np
 from dagp.core.gc import gc_paused
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
+from dagp.core.threads import concurrently
 from dagp.core.typing import Bool, Float, PerProcess, Scalar
 from dagp.inference.elbo import collapsed_elbo
+from dagp.inference.parallel import width
 from dagp.inference.train import State, StepRange, refine_q
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.parameters import Parameter, is_parameter, trainable
@@ -257,11 +259,12 @@ def displaced(layout: Layout, best: Point, batch: Batch, step: Vector) -> Point:
 
 def curvature_at(layout: Layout, best: Point, batch: Batch) -> Float[np.ndarray, "H H"]:
     """Negative second derivatives of the profiled ELBO, by differences of gradients."""
-    size = len(layout.values)
-    found = np.zeros((size, size))
-    for i, step in enumerate(DIFFERENCE * np.eye(size)):
-        moved = displaced(layout, best, batch, step).gradient
-        found[i] = (best.gradient - moved) / DIFFERENCE
+
+    def row(step: Vector) -> Vector:
+        return (best.gradient - displaced(layout, best, batch, step).gradient) / DIFFERENCE
+
+    steps = DIFFERENCE * np.eye(len(layout.values))
+    found = np.array(list(concurrently(row, steps, width(best.state))))
     return np.nan_to_num((found + found.T) / 2)
 
 

@@ -1,4 +1,6 @@
-"""Parallel training: one vmapped program steps several runs at once.
+"""Parallel training: several runs at once, in threads or in one vmapped program.
+
+On a CPU independent runs go to threads (`dagp.core.threads`), as many as `width` says.
 
 On an accelerator a step of one small model leaves most of the device idle, and a step of 32 takes
 hardly longer. Each run has its own learning rate and end; one that has ended keeps its slot until
@@ -15,6 +17,7 @@ import numpy as np
 from dagp.core.gc import gc_paused
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
+from dagp.core.threads import free_cores
 from dagp.core.typing import Array, Float, Int
 from dagp.inference.elbo import ELBO
 from dagp.inference.run_log import NO_LOG, RunLog
@@ -29,6 +32,9 @@ from dagp.inference.train import (
 )
 from dagp.model.association import Batch
 
+LARGE = 3_000_000
+"""Points times processes times inducing points above which runs come one after the other: arrays of
+a step then take about half a gigabyte, and its products are large enough to be divided."""
 _WORKING_ARRAYS = 24
 """Arrays over points, inducing points and processes that a step and its gradient hold at once."""
 _SHARE = 0.5
@@ -38,6 +44,13 @@ _SHARE = 0.5
 def is_faster() -> bool:
     """Whether parallel runs are faster on this backend: one run occupies a CPU."""
     return jax.default_backend() != "cpu"
+
+
+def width(state: State) -> int:
+    """Number of runs from such states that are worth computing at once, in threads."""
+    shapes = map(np.shape, jax.tree.leaves(state.model))
+    inducing = max((shape[-2] for shape in shapes if len(shape) > 1), default=1)
+    return 1 if state.responsibilities.size * inducing > LARGE else free_cores()
 
 
 class Slot(NamedTuple):

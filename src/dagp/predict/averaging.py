@@ -16,10 +16,12 @@ import numpy as np
 from dagp.core.precision import numerics
 from dagp.core.programs import program
 from dagp.core.sharding import to_host
+from dagp.core.threads import concurrently
 from dagp.core.typing import Array, Float, Inputs
 from dagp.inference.laplace import Laplace, Layout, laplace, settled_at
+from dagp.inference.parallel import width
 from dagp.inference.standardize import Sample
-from dagp.inference.train import Result
+from dagp.inference.train import Result, State
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.parameters import Parameter
 from dagp.model.process import Process
@@ -132,11 +134,13 @@ def _variance_between(found: Laplace, batch: Batch) -> list[Float[np.ndarray, "G
 def _settings(found: Laplace, batch: Batch) -> Iterator[tuple[float, DataAssociation]]:
     """Models to either side of the best in every direction, and their weights."""
     best, given = found.best, found.best.state.responsibilities
-    for direction in REACH * found.directions().T:
-        for values in (best.values + direction, best.values - direction):
-            state, value = settled_at(found.layout, best.state.model, batch, given, values)
-            if not np.isfinite(value):
-                continue
+
+    def settled(step: Float[np.ndarray, " H"]) -> tuple[State, float]:
+        return settled_at(found.layout, best.state.model, batch, given, best.values + step)
+
+    steps = [sign * step for step in REACH * found.directions().T for sign in (1, -1)]
+    for state, value in concurrently(settled, steps, width(best.state)):
+        if np.isfinite(value):
             # Importance weights: the approximation falls by half the square of the distance.
             ratio = np.exp(min(0.5 * REACH**2 - best.value + value, np.log(MOST_RATIO)))
             yield 0.5 / REACH**2 * ratio, state.model

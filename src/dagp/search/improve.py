@@ -10,6 +10,7 @@ from scipy.spatial import KDTree
 from dagp.core.sharding import shard_rows, to_host
 from dagp.core.threads import concurrently
 from dagp.core.typing import Float
+from dagp.inference.parallel import width
 from dagp.inference.standardize import padded
 from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate
 from dagp.model.association import Batch
@@ -153,7 +154,7 @@ def promising(
 
     proposals = itertools.chain.from_iterable(move(seen) for move in moves)
     fresh = [p for p in proposals if p.name not in rejected]
-    for trial in concurrently(probe, fresh, trainer.width(contender.state)):
+    for trial in concurrently(probe, fresh, width(contender.state)):
         if trial.bound > contender.bound + margin:
             return [trial]
         # An ELBO that is NaN compares false and drops out here.
@@ -240,7 +241,7 @@ def _improved_by(
             return trial.result(contender.rate)
         return attempt(contender, trial, trainer, target)
 
-    results = trainer.each(run, trials, trainer.width(contender.state))
+    results = trainer.each(run, trials, width(contender.state))
     for trial, result in zip(trials, results, strict=True):
         record_move(contender, trial.proposal.name, result.bound, trainer)
         if result.bound > target:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dagp.core.sharding import to_host
 from dagp.inference.laplace import why_not
+from dagp.inference.parallel import width
 from dagp.inference.train import LEARNING_RATE, Result, settled
 from dagp.model.association import DataAssociation
 from dagp.search.factory import Problem, Start
@@ -53,7 +54,7 @@ def neighbours(
         return contender
 
     found = [(home, kept)]
-    for trained in trainer.each(run, begun, trainer.width(kept.state)):
+    for trained in trainer.each(run, begun, width(kept.state)):
         if trained.bound < least:
             continue
         result = settled(trained.result(), trainer.batch)

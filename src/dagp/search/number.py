@@ -16,6 +16,7 @@ from scipy.special import softmax
 from dagp.core.sharding import shard_rows, to_host
 from dagp.core.threads import concurrently
 from dagp.core.typing import Bool, Float
+from dagp.inference.parallel import width
 from dagp.inference.standardize import FORBIDDEN, padded, to_device_batch
 from dagp.inference.train import BLOCK, Result, begin, settled
 from dagp.model.association import Batch, DataAssociation
@@ -101,7 +102,7 @@ def _without_one(problem: Problem, result: Result, trainer: Trainer) -> Smaller 
         barred = _barred(trainer.batch, k)
         proposals = list(_handed_over(seen, k, log_predictive))
         probe = partial(_probe, result, barred)
-        bounds = list(concurrently(probe, proposals, trainer.width(result.state)))
+        bounds = list(concurrently(probe, proposals, width(result.state)))
         bound, given = max(zip(bounds, proposals, strict=True), key=lambda one: one[0])
         if bound > least:
             rest = np.arange(problem.n_processes) != k

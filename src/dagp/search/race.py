@@ -182,7 +182,7 @@ def _in_sequence(
 
     begun, done = iter(running), []
     first = next(begun)
-    results = trainer.each(run, itertools.chain([first], begun), trainer.width(first.state))
+    results = trainer.each(run, itertools.chain([first], begun), parallel.width(first.state))
     for index, (contender, trained) in enumerate(results):
         contender.become(trained)
         done.append(contender)

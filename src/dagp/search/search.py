@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dagp.core.sharding import shard_rows, to_host
+from dagp.inference.parallel import width
 from dagp.inference.standardize import padded
 from dagp.inference.train import Result, begin, resume, settled
 from dagp.model.association import Batch, DataAssociation
@@ -59,7 +60,7 @@ def confirmed(problem: Problem, contenders: list[Contender], trainer: Trainer) -
         level_off(problem, trained, trainer, best.bound - BEHIND * per_point(problem), PARTS // 2)
         return trained
 
-    results = trainer.each(run, others, trainer.width(best.state))
+    results = trainer.each(run, others, width(best.state))
     for other, trained in zip(others, results, strict=True):
         other.become(trained)
         if support(best, [other], weight) >= CONFIRMED:

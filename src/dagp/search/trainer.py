@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from dagp.core.sharding import to_host
-from dagp.core.threads import concurrently, free_cores
+from dagp.core.threads import concurrently
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.train import (
     BLOCK,
@@ -24,9 +24,6 @@ from dagp.inference.train import (
 from dagp.model.association import Batch
 from dagp.model.parameters import trainable
 
-LARGE = 3_000_000
-"""Points times processes times inducing points above which runs come one after the other: arrays of
-a step then take about half a gigabyte, and its products are large enough to be divided."""
 GATE_RATE = 0.05
 """Learning rate with which a gate goes on alone."""
 Item = TypeVar("Item")
@@ -81,12 +78,6 @@ class Trainer(NamedTuple):
         best = max(first, more, key=lambda run: run.bound)
         joined = np.concatenate([trace, more.trace])
         return best._replace(trace=joined, rate=result.rate, status=more.status)
-
-    def width(self, state: State) -> int:
-        """Number of runs from such states that are worth computing at once."""
-        shapes = map(np.shape, jax.tree.leaves(state.model))
-        inducing = max((shape[-2] for shape in shapes if len(shape) > 1), default=1)
-        return 1 if state.responsibilities.size * inducing > LARGE else free_cores()
 
     def each(
         self, run: Callable[["Trainer", Item], Found], items: Iterable[Item], width: int
