@@ -4,7 +4,7 @@ Used by `DAGP.fit` and `dagp fit`; not part of the public interface.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -105,6 +105,9 @@ def _fit(
     before = getattr(estimator, "columns_", None)
     given = check_data(estimator, X, y, sample_weight, labels, len(priors), index=index)
     rows, columns = given.sample, estimator.columns_
+    if estimator.n_processes == "auto" and not isinstance(estimator.processes, Sequence):
+        # The number is to be found: no more than the rows allow.
+        priors = priors[: max(1, int(rows.weight.sum()), 1 + int(rows.labels.max()))]
     check_enough(len(priors), rows.weight)
     check_workers_agree(_compared(estimator, rows))
     estimator.flat_ = given.flat

@@ -2,12 +2,18 @@
 
 import importlib
 import json
+import os
+import subprocess
+import sys
+import tempfile
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from dagp import DAGP
+from dagp.cli import arrowcsv
 from dagp.cli.app import COMMANDS, app
 
 QUICK = {"n_init": 1, "max_iter": 200, "tol": 1e3, "inducing": 6, "random_state": 0}
@@ -154,3 +160,100 @@ def test_unknown_options_are_bad_usage(command):
 def test_results_for_machines_stay_apart_from_words(place):
     answer = CliRunner().invoke(app, [*words("info", place), "--json"])
     assert json.loads(answer.stdout)["kind"] == "model"
+
+
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [
+        (["fit", "data.csv", "-t", "power"], "data.csv"),
+        (["fit", "data.csv", "-t", "power", "-c", "fit.toml"], "fit.toml"),
+        (["init", "data.csv"], "data.csv"),
+        (["predict", "model.dagp", "data.csv"], "data.csv"),
+        (["predict", "model.dagp", "data.csv"], "model.dagp"),
+        (["report", "model.dagp", "--data", "data.csv"], "data.csv"),
+        (["plot", "model.dagp"], "model.dagp"),
+    ],
+)
+def test_an_input_is_not_overwritten_even_by_force(place, monkeypatch, command, out):
+    monkeypatch.chdir(place)
+    (place / "fit.toml").write_text("[fit]\nseed = 0\n")
+    before = (place / out).read_bytes()
+    refused([*command, "--force", "-o", f"./{out}"], out, "is read by this command")
+    assert (place / out).read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "plot", "report"])
+@pytest.mark.parametrize(
+    "out",
+    [
+        pytest.param("/proc/out", marks=pytest.mark.skipif("sys.platform != 'linux'")),
+        "n" * 300,
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused_at_first(place, command, out):
+    # The table does not exist, which would be said if it were read.
+    arguments = words(command, place, data="none.csv")
+    refused([*arguments, "-o", out], "Cannot write", out[:6])
+
+
+def test_a_checkpoint_beside_a_long_name_is_refused_at_first(place):
+    arguments = words("fit", place, data="none.csv")
+    refused([*arguments, "-o", str(place / ("n" * 250))], "Cannot write", "name too long")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"x = " + b"[" * 5000, "nested too deeply"),
+        (b"#" * (1 << 21), "not a config file"),
+        (b"x = \xff", "not valid TOML"),
+    ],
+)
+def test_config_files_that_are_none(place, content, said):
+    (place / "odd.toml").write_bytes(content)
+    refused([*words("fit", place), "-c", str(place / "odd.toml"), "-o", "m"], "odd.toml", said)
+
+
+def test_a_model_is_read_from_a_file_and_not_from_a_pipe(place):
+    pipe = place / "pipe"
+    os.mkfifo(pipe)
+    # There is no writer: to open it would wait for ever.
+    for command in ("info", "report", "predict"):
+        refused([*words(command, place, model="pipe")], str(pipe), "is a pipe")
+
+
+def test_weights_and_roles_name_their_column(place):
+    table = place / "weights.csv"
+    for weights, said in (("1,1e300,1", "row 3"), ("0,0,0", "zero in every row")):
+        rows = zip("123", "456", weights.split(","), strict=True)
+        table.write_text("x,y,w\n" + "".join(",".join(row) + "\n" for row in rows))
+        refused(["fit", str(table), "-t", "y", "--weights", "w"], "weights.csv", "'w'", said)
+    refused(["fit", str(table), "-t", "y", "--role", "y=category"], "'y'", "has no role")
+
+
+def test_letters_that_the_terminal_lacks_are_escaped(place):
+    (place / "letters.csv").write_text("speed,läng\n0.5,1\n")
+    found = subprocess.run(
+        [sys.executable, "-m", "dagp", *words("predict", place, data="letters.csv"), "--keep=läng"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("row,l\\xe4ng,")
+
+
+def test_a_table_that_pyarrow_gives_up_is_not_read_through_python(tmp_path, monkeypatch):
+    """A thread of pyarrow that calls Python while the interpreter ends would abort the process."""
+    opened = []
+    monkeypatch.setattr(pa, "PythonFile", lambda *given, **more: opened.append(given))
+    table = tmp_path / "table.csv"
+    table.write_text("speed,power\n" + "".join(f"{i},{i}\n" for i in range(99)) + "--,1\n")
+    refused(["fit", str(table), "-t", "power", "-o", str(tmp_path / "m")], "row 101", "'--'")
+    with table.open("rb") as file, tempfile.TemporaryFile() as copy:
+        copy.write(file.read())
+        copy.flush()
+        for one in (file, copy):
+            assert arrowcsv._opened_again(one).read() == table.read_bytes()
+    assert not opened

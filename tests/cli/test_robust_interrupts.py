@@ -142,14 +142,14 @@ def test_ctrl_c_at_any_moment_is_one_line_and_leaves_no_half_file(place, command
     for case in range(count):
         # Python itself starts in the first tenth of a second, and says what it likes.
         moment = rng.uniform(0.2, LONGEST)
-        code, told = interrupted(place, command, moment, f"{command}{case}")
+        code, told = interrupted(place, command, moment, f"{command}{case}of{count}")
         assert code in (0, 130, -signal.SIGINT), (moment, told)
         assert "Traceback" not in told, (moment, told)
         assert code == 0 or told.splitlines()[-1].startswith("Stopped"), (moment, told)
         hidden = [file for file in place.rglob(".*") if file.suffix in (".draft", ".lock")]
         assert not hidden, moment
         if code != 0 and command != "fit":
-            written = place / COMMAND_LINES[command].format(f"{command}{case}").split()[-1]
+            written = place / COMMAND_LINES[command].format(f"{command}{case}of{count}").split()[-1]
             if command == "bench" and written.exists():
                 json.loads(written.read_text())  # what was measured before is kept, whole
             else:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dagp import DAGP, StorageError
-from dagp.files.atomic import replace
+from dagp.files.atomic import Hold, replace
 from dagp.files.modelfile import discard_checkpoint
 
 QUICK = {"inducing": 9, "n_init": 1, "tol": 1e-1, "random_state": 0}
@@ -96,3 +96,27 @@ def test_a_checkpoint_goes_when_the_fit_is_complete(tmp_path):
     model.set_params(checkpoint=path)
     discard_checkpoint(model)
     assert path.read_text() == "mine"
+
+
+def test_names_as_long_as_the_file_system_allows(tmp_path):
+    path = tmp_path / ("n" * 255)
+    for content in (b"old", b"new"):
+        write(path, content)
+        assert path.read_bytes() == content
+    assert os.listdir(tmp_path) == [path.name]
+    held = Hold(path)
+    with pytest.raises(StorageError, match="in use"):
+        Hold(path)
+    held.release()
+
+
+def test_names_with_a_null_character_are_refused_in_words(tmp_path):
+    model = DAGP(1, **QUICK).fit(X, X[:, 0])
+    name = str(tmp_path / "a\0b")
+    for call in (
+        lambda: model.save(name),
+        lambda: DAGP.load(name),
+        lambda: DAGP(1, checkpoint=name, **QUICK).fit(X, X[:, 0]),
+    ):
+        with pytest.raises(StorageError, match=r"'.*a\\x00b' cannot be a file name"):
+            call()

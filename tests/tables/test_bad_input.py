@@ -158,3 +158,19 @@ def test_read_only_data_are_accepted():
     inputs, outputs = X.copy(), Y.copy()
     inputs.flags.writeable = outputs.flags.writeable = False
     assert np.all(np.isfinite(DAGP(**QUICK).fit(inputs, outputs).predict(inputs)))
+
+
+def test_columns_of_one_name_in_a_frame_are_refused():
+    frame = pd.DataFrame(np.zeros((9, 3)), columns=["a", "b", "a"])
+    with pytest.raises(
+        ValueError, match=r"^The data frame has 2 columns called 'a'"
+    ):
+        DAGP(1).fit(frame, np.arange(9.0))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_an_automatic_number_of_processes_asks_for_no_more_than_the_rows(rows):
+    X = np.arange(float(rows))[:, None]
+    model = DAGP("auto", n_init=1, max_iter=200, tol=1e3, random_state=0).fit(X, X[:, 0])
+    assert 1 <= len(model.processes_) <= rows
+    assert np.all(np.isfinite(model.predict(X)))

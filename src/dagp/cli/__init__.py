@@ -3,7 +3,7 @@
 import os
 
 from dagp.cli.app import app
-from dagp.cli.streams import open_closed
+from dagp.cli.streams import escape_what_has_no_code, open_closed
 
 __all__ = ["app", "main"]
 
@@ -13,4 +13,5 @@ def main() -> None:
     # Figures are written to files: no display is needed, whatever backend the caller has set.
     os.environ["MPLBACKEND"] = "agg"
     open_closed()
+    escape_what_has_no_code()
     app()

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from dagp.cli.streams import Messages, Results, silence, stdout_is_closed
 from dagp.core.errors import FitError, StorageError
 from dagp.core.gc import gc_paused
 from dagp.core.imports import deferred_imports
-from dagp.core.text import one_line
+from dagp.core.text import one_line, shown
 from dagp.core.version import __version__
 
 COMMANDS = {
@@ -84,16 +85,41 @@ def check_stdout() -> None:
         raise InputError("Standard output is closed, and the result is to be printed there.")
 
 
-def check_output(path: Path, force: bool) -> None:
-    """Raise InputError for an output path that cannot be written, before anything is computed."""
+def check_output(path: Path, force: bool, *inputs: str | Path | None) -> None:
+    """Raise InputError for an output path that cannot be written, or that is one of the inputs,
+    before anything is computed."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.lstat()
+    except (OSError, ValueError) as error:  # such as a name that is too long
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot write {shown(path)}: {reason}.") from error
     if path.is_dir():
         raise InputError(f"Cannot write {path}: it is a folder, expected a file name.")
-    if path.exists() and not force:
-        raise InputError(f"{path} exists already; --force overwrites it.")
+    for given in inputs:
+        if given is not None and _is_same_file(path, given):
+            raise InputError(f"{path} is read by this command; choose another name for the output.")
+    if path.exists():
+        if not force:
+            raise InputError(f"{path} exists already; --force overwrites it.")
+        if not path.is_file():
+            return
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path}: there is no folder {path.parent}.")
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"Cannot write {path}: the folder {path.parent} is read-only.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"Cannot write {shown(path)}: {error.strerror}.") from error
+
+
+def _is_same_file(path: Path, other: str | Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        # Pipes and terminals are read and written.
+        return path.is_file() and path.samefile(other)
+    return False
 
 
 class _LazyGroup(TyperGroup):

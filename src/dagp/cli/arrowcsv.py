@@ -6,6 +6,7 @@ one line.
 """
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -77,15 +78,13 @@ def _reader(source: Format, request: Request) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 
-    source.file.seek(0)
     # Columns are known by their places: names may occur twice.
     places = {name: str(source.columns.index(name)) for name in request.names}
     numbers = {n for n, kind in request.kinds.items() if kind is Kind.number}
     numbers -= set(request.copied)
     types = {place: pa.float64() if n in numbers else pa.string() for n, place in places.items()}
     return csv.open_csv(
-        # Closing the reader would close a file that is still needed.
-        pa.PythonFile(_Unclosed(source.file), mode="r"),
+        _opened_again(source.file),
         csv.ReadOptions(
             block_size=_BLOCK,
             skip_rows=int(source.has_header),
@@ -103,16 +102,23 @@ def _reader(source: Format, request: Request) -> Any:
     )
 
 
-class _Unclosed:
-    """A file that others read and do not close."""
+def _opened_again(file: BinaryIO) -> Any:
+    """The same file, read by pyarrow itself.
 
-    closed = False
+    Its threads read ahead, and go on for a moment when it has given up. If they read through an
+    object of Python, one that still does so when the interpreter ends would abort the process.
+    """
+    import pyarrow as pa
 
-    def __init__(self, file: BinaryIO):
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
-
-    def close(self) -> None:
-        pass
+    # Where a number stands for a file, its position may be that of the file.
+    file.seek(0)
+    for name in (file.name, f"/dev/fd/{file.fileno()}"):
+        if isinstance(name, str) and os.path.exists(name):
+            again = pa.OSFile(name, mode="r")
+            if os.path.samestat(os.fstat(again.fileno()), os.fstat(file.fileno())):
+                return again
+            again.close()
+    raise UnusualFileError
 
 
 def _column(cells: Any, kind: Kind, source: Format) -> np.ndarray:

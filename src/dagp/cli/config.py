@@ -138,15 +138,25 @@ def read_config(path: Path) -> Settings:
     return found
 
 
+_LONGEST = 1 << 20
+"""Bytes of a config file."""
+
+
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        with path.open("rb") as file:
+            content = file.read(_LONGEST + 1)
+        if len(content) > _LONGEST:
+            raise InputError(f"{path} is longer than {_LONGEST} bytes: it is not a config file.")
+        return tomllib.loads(content.decode("utf-8-sig"))
     except FileNotFoundError as error:
         raise InputError(f"There is no file {shown(path)}; dagp init writes one.") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder, not a config file.") from error
     except OSError as error:
         raise InputError(f"Cannot read {shown(path)}: {error.strerror}.") from error
+    except RecursionError as error:
+        raise InputError(f"{path} is not valid TOML: its values are nested too deeply.") from error
     except ValueError as error:  # also of numbers with thousands of digits
         raise InputError(f"{path} is not valid TOML: {error}.") from error
 

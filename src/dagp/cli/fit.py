@@ -69,7 +69,8 @@ def fit(
     Options override the settings of --config. Progress is saved in
     OUT.checkpoint; --resume continues an interrupted fit.
     """
-    check_output(out, force)
+    check_output(out, force, data, config)
+    check_output(_beside(out), force=True)
     if as_json:
         check_stdout()
     settings = (Settings() if config is None else read_config(config)).override(
@@ -136,9 +137,13 @@ def _process_count(text: str) -> int | str:
     return int(text)
 
 
+def _beside(out: Path) -> Path:
+    return out.with_name(f"{out.name}.checkpoint")
+
+
 def _checkpoint_path(out: Path, resume: bool, force: bool) -> Path:
     """The checkpoint of a model file; one of an earlier fit is used or discarded if asked for."""
-    path = out.with_name(f"{out.name}.checkpoint")
+    path = _beside(out)
     if resume and not path.exists():
         print_message(f"There is no checkpoint {path}: the fit starts from the beginning.")
     if path.exists() and not resume and not force:

@@ -61,7 +61,7 @@ def init(
     The file names target, inputs and their roles, and has comments on every
     column and setting. Edit it as you like.
     """
-    check_output(out, force)
+    check_output(out, force, data)
     with tables.open_table(data, delimiter, decimal) as table:
         columns = survey(table)
         chosen = _target(table, columns, target)

@@ -13,6 +13,7 @@ from dagp.cli.app import InputError, check_output, console, print_result
 from dagp.cli.models import Model, load_model, rows_to_show
 from dagp.cli.progress import warnings_as_notes
 from dagp.cli.spelling import listed, suggestion
+from dagp.core.errors import StorageError
 from dagp.core.text import quoted, shown
 from dagp.estimator import DAGP
 from dagp.files.atomic import replace
@@ -31,7 +32,7 @@ def plot(
     force: options.Force = False,
 ) -> None:
     """Plot the joint posterior, the assignments and the gate."""
-    check_output(out, force)
+    check_output(out, force, model, data)
     fitted = load_model(model)
     column = 0 if feature is None else _axis(fitted, feature)
     with warnings_as_notes(), console.status("plotting"):
@@ -74,6 +75,8 @@ def save_overview(
     try:
         kind = path.suffix.removeprefix(".") or "png"
         replace(path, lambda file: figure.savefig(file, format=kind, dpi=150))
+    except StorageError:
+        raise
     except ValueError as error:
         raise InputError(f"Cannot write {path}: {error}.") from error
     plt.close(figure)

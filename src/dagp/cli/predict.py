@@ -69,7 +69,7 @@ def predict(
     if out == STDOUT or as_json:
         check_stdout()
     if out != STDOUT:
-        check_output(Path(out), force)
+        check_output(Path(out), force, model, data)
     fitted = load_model(model)
     with warnings_as_notes(), tables.open_table(data, delimiter, decimal) as table:
         plan = _plan(fitted, table, target, keep or [], level)

@@ -21,7 +21,7 @@ def report(
     force: options.Force = False,
 ) -> None:
     """Write a self-contained HTML page: figures, tables, settings."""
-    check_output(out, force)
+    check_output(out, force, model, data)
     fitted = load_model(model)
     name = target or fitted.target
     settings = {"model file": model.name, "data": data or "kept in the model file"}

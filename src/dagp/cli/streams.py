@@ -1,6 +1,7 @@
 """Standard streams that are closed, or that break while a command writes to them."""
 
 import contextlib
+import io
 import os
 import sys
 from typing import Any, TextIO
@@ -28,6 +29,13 @@ def open_closed() -> None:
             _missing.add(name)
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def escape_what_has_no_code() -> None:
+    """Print characters that the encoding of standard output lacks, such as letters of a column name
+    where it is ASCII, as escapes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def stdout_is_closed() -> bool:

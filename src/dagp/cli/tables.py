@@ -48,6 +48,8 @@ def _bytes(path: str) -> BinaryIO:
     """Open a file for reading, with errors for the user."""
     if path == STDIN:
         return _copied(sys.stdin.buffer)
+    if not path:
+        raise InputError("The name of the table is empty.")
     try:
         file = Path(path).open("rb")  # noqa: SIM115
         if file.seekable():

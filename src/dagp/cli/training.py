@@ -12,6 +12,7 @@ from dagp.cli.config import Settings
 from dagp.cli.roles import check_categories, kind_of_role, role_advice, role_of_kind
 from dagp.cli.spelling import listed, split_names
 from dagp.core.text import quoted
+from dagp.tables.validation import HEAVIEST
 
 
 class TrainingData(NamedTuple):
@@ -45,6 +46,11 @@ def read_training_data(
     gaps = tables.incomplete_rows(table, part, settings.get("missing") == "drop")
     if weights is not None:
         _check(table, part, weights, lambda w: w < 0, "a weight must not be negative")
+        most = f"a weight must not exceed {HEAVIEST:.0e}"
+        _check(table, part, weights, lambda w: w > HEAVIEST, most)
+        if not np.any(part.columns[weights][~gaps] > 0):
+            zero = f"column {quoted(weights)} is zero in every row"
+            raise InputError(f"{table.name}: {zero}, so that no weight is left.")
         part.columns[weights] = np.where(gaps, 1.0, part.columns[weights])
     if labels is not None:
         expected = f"a label must be a process from 0 to {processes - 1}, empty or -1 if unknown"
@@ -101,6 +107,10 @@ def input_names(table: tables.Table, settings: Settings) -> list[str]:
     features, where = settings.get("features"), settings.where("features")
     roles = settings.get("columns", {})
     tables.require_columns(table, [*taken, *roles])
+    for name in taken:
+        if name in roles:
+            found = f"{quoted(name)} is the target, weights or labels column"
+            raise InputError(f"{found}: it holds numbers and has no role.")
     if features is None:
         names = [name for name in table.columns if name not in taken]
     elif isinstance(features, list):

@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import hashlib
 import os
 import shutil
 import stat
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dagp.core.errors import StorageError
+from dagp.core.text import quoted
 
 try:
     import fcntl
@@ -18,6 +20,8 @@ except ModuleNotFoundError:  # pragma: no cover  (Windows: temporary files of ki
     fcntl = None
 
 _DRAFT, _LOCK = ".draft", ".lock"
+_LONGEST = 160
+"""Bytes of a file name that names of temporary files repeat: most file systems allow 255."""
 
 
 def replace(path: str | Path, fill: Callable[[BinaryIO], object]) -> Path:
@@ -26,7 +30,7 @@ def replace(path: str | Path, fill: Callable[[BinaryIO], object]) -> Path:
     The new file has the permissions of the old one. A link is followed; pipes and devices, which
     cannot be replaced, are written to when all is there.
     """
-    given, path = Path(path), Path(os.path.realpath(path))
+    given, path = Path(path), _resolved(path)
     try:
         if path.exists() and not path.is_file():
             _pour(path, fill)
@@ -43,6 +47,22 @@ def replace(path: str | Path, fill: Callable[[BinaryIO], object]) -> Path:
     _sync_folder(path.parent)
     _tidy(path)
     return given
+
+
+def _resolved(path: str | Path) -> Path:
+    """The path with its links followed."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:  # with a null character
+        raise StorageError(f"{quoted(str(path))} cannot be a file name: {error}.") from error
+
+
+def _beside(path: Path) -> str:
+    """Beginning of the names of temporary files beside a file."""
+    name = os.fsencode(path.name)
+    if len(name) <= _LONGEST:
+        return f".{path.name}"
+    return f".{hashlib.blake2b(name, digest_size=16).hexdigest()}"
 
 
 def _permissions(path: Path) -> int:
@@ -78,8 +98,8 @@ class Hold:
 
     def __init__(self, path: str | Path):
         self._handle: int | None = None
-        self._name = Path(os.path.realpath(path))
-        self._name = self._name.with_name(f".{self._name.name}{_LOCK}")
+        whole = _resolved(path)
+        self._name = whole.with_name(f"{_beside(whole)}{_LOCK}")
         while fcntl is not None and self._handle is None:
             self._handle = self._taken(path)
 
@@ -118,7 +138,7 @@ class Hold:
 def _draft(path: Path) -> Iterator[tuple[int, Path]]:
     """A temporary file beside the path, locked while it is written; removed on failure."""
     while True:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_DRAFT, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f"{_beside(path)}.", suffix=_DRAFT, dir=path.parent)
         lock = _locked(handle)
         # Another writer may have removed it as abandoned before it was locked: try again.
         if os.fstat(handle).st_nlink:
@@ -145,7 +165,7 @@ def _locked(handle: int) -> int | None:
 
 def _tidy(path: Path) -> None:
     """Remove temporary files of killed writers: those that are not locked."""
-    pattern = f".{glob.escape(path.name)}.{'?' * 8}{_DRAFT}"
+    pattern = f"{glob.escape(_beside(path))}.{'?' * 8}{_DRAFT}"
     if fcntl is None:  # pragma: no cover
         return
     for draft in path.parent.glob(pattern):

@@ -13,6 +13,7 @@ import importlib
 import json
 import math
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -200,9 +201,16 @@ def load(path: str | Path, kind: str) -> Any:
 
 def _opened(path: str | Path) -> BinaryIO:
     try:
-        return Path(path).open("rb")
+        # Arrays are looked up, which a pipe does not allow; to open one may wait for its writer.
+        is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
+        file = None if is_pipe else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
         raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise StorageError(f"{quoted(str(path))} cannot be a file name: {error}.") from error
+    if file is None:
+        raise StorageError(f"{path} is a pipe; a model is read from a file.")
+    return file
 
 
 def _header(file: BinaryIO, path: Path) -> Header:

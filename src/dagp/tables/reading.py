@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from scipy.sparse import issparse
 
 from dagp.core.text import is_unicode, one_line, quoted
@@ -184,7 +185,13 @@ def is_missing(cell: Any) -> bool:
 
 def _frame(table: Any) -> Any:
     """The table as a narwhals frame or series; None for other tables."""
-    native = nw.from_native(table, pass_through=True, allow_series=True)
+    try:
+        native = nw.from_native(table, pass_through=True, allow_series=True)
+    except DuplicateError as error:
+        names = list(map(str, table.columns))
+        twice = next(name for name in names if names.count(name) > 1)
+        found = f"{names.count(twice)} columns called {quoted(twice)}"
+        raise ValueError(f"The data frame has {found}; rename them.") from error
     return None if native is table else native
 
 
