@@ -48,28 +48,21 @@ class Stage(NamedTuple):
 
 
 @pytest.mark.parametrize(
-    ("stages", "stop_at_target", "bound"),
+    ("stages", "bound"),
     [
-        ([Stage(2.5, 40), Stage(6.0, 40)], False, 6.0),
+        ([Stage(2.5, 40), Stage(6.0, 40)], 6.0),
         # Back home, and no higher than there.
-        ([Stage(4.0, 0)], False, 4.0),
+        ([Stage(4.0, 0)], 4.0),
         # Back home, but higher.
-        ([Stage(6.0, 0), Stage(7.0, 0)], False, 7.0),
+        ([Stage(6.0, 0), Stage(7.0, 0)], 7.0),
         # Too slow.
-        ([Stage(0.5, 40)], False, 0.5),
-        ([Stage(-np.inf, 40)], False, -np.inf),
-        # Content with what it has.
-        ([Stage(6.0, 40)], True, 6.0),
-        # Down at first, but there are few of these.
-        ([Stage(-2.0, 40), Stage(6.0, 40)], True, 6.0),
-        ([Stage(-2.0, 0)], True, -2.0),
+        ([Stage(0.5, 40)], 0.5),
+        ([Stage(-np.inf, 40)], -np.inf),
         # What was reached is not lost again.
-        ([Stage(6.0, 40), Stage(-np.inf, 40)], False, 6.0),
+        ([Stage(6.0, 40), Stage(-np.inf, 40)], 6.0),
     ],
 )
-def test_an_attempt_is_given_up_halfway_or_runs_to_its_end(
-    stages, stop_at_target, bound, monkeypatch
-):
+def test_an_attempt_is_given_up_halfway_or_runs_to_its_end(stages, bound, monkeypatch):
     left = list(stages)
 
     def run(state, *_, rate=0.1, **__):
@@ -80,7 +73,7 @@ def test_an_attempt_is_given_up_halfway_or_runs_to_its_end(
 
     monkeypatch.setattr("dagp.search.trainer.train", run)
     contender = Contender(Start("rank", HOME, 1.0, 1.0), state_where(0), bound=4.5)
-    result = attempt(contender, trial_of(40), Trainer(ROWS, 1e-3), 5.0, stop_at_target)
+    result = attempt(contender, trial_of(40), Trainer(ROWS, 1e-3), 5.0)
     assert (left, result.bound, len(result.trace)) == ([], bound, BLOCK * len(stages))
     assert contender.moves == []
     record_move(contender, "a move", result.bound, Trainer(ROWS, 1e-3))

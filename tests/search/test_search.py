@@ -244,7 +244,8 @@ def test_starts_that_all_fail_say_why(monkeypatch):
         return Result(state, -np.inf, nothing, "diverged", rate)
 
     monkeypatch.setattr("dagp.search.trainer.train", failing)
-    monkeypatch.setattr("dagp.search.search.settled", lambda result, _: result)
+    for module in ("search", "improve"):
+        monkeypatch.setattr(f"dagp.search.{module}.settled", lambda result, _: result)
     with pytest.raises(FitError, match="track: diverged; rank: diverged"):
         DAGP(2, n_init=2, inducing=8, random_state=0).fit(X, y)
 

@@ -162,9 +162,7 @@ def test_read_only_data_are_accepted():
 
 def test_columns_of_one_name_in_a_frame_are_refused():
     frame = pd.DataFrame(np.zeros((9, 3)), columns=["a", "b", "a"])
-    with pytest.raises(
-        ValueError, match=r"^The data frame has 2 columns called 'a'"
-    ):
+    with pytest.raises(ValueError, match=r"^The data frame has 2 columns called 'a'"):
         DAGP(1).fit(frame, np.arange(9.0))
 
 

@@ -12,7 +12,16 @@ from dagp.core.threads import concurrently
 from dagp.core.typing import Float
 from dagp.inference.parallel import width
 from dagp.inference.standardize import padded
-from dagp.inference.train import BLOCK, Progress, Result, State, begin, evaluate
+from dagp.inference.train import (
+    BLOCK,
+    LEARNING_RATE,
+    Progress,
+    Result,
+    State,
+    begin,
+    evaluate,
+    settled,
+)
 from dagp.model.association import Batch
 from dagp.model.gates import ConstantGate
 from dagp.search.factory import Problem, initial_gate
@@ -51,7 +60,7 @@ PARTS = 4
 """Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves; half as many for a
 start that may confirm it."""
 PARSIMONY = 0.2
-"""Loss of the ELBO accepted, per reassigned point, for one process in place of two.
+"""Loss of the ELBO accepted, per point, for a gate that knows one process in place of two.
 
 Where two functions coincide, one process or two explain the data equally well, and the ELBO differs
 by less than its gap to the evidence. The simpler solution is preferred."""
@@ -181,16 +190,13 @@ def attempt(
     trial: Trial,
     trainer: Trainer,
     target: float,
-    stop_at_target: bool = False,
 ) -> Result:
     """A short training run from a trial, ended early if it has reverted or if its ELBO levels off
-    below the `target`; with `stop_at_target` slow runs continue, and it ends at the target."""
+    below the `target`."""
     result = trainer.train(trial.state, MOVE_STEPS // 2)
-    if result.bound > target:
-        go_on = not stop_at_target
-    else:
-        back = trial.returned(result.state, contender.state, trainer.batch)
-        go_on = (stop_at_target or limit(result.trace) >= target) and not back
+    go_on = result.bound > target
+    if not go_on and limit(result.trace) >= target:
+        go_on = not trial.returned(result.state, contender.state, trainer.batch)
     if go_on:
         more = trainer.train(result.state, MOVE_STEPS // 2, result.rate)
         trace = np.concatenate([result.trace, more.trace])
@@ -324,16 +330,41 @@ def simplify(problem: Problem, contender: Contender, trainer: Trainer) -> None:
     if problem.sample.X.shape[1] > 1:
         return
     tried: Rejected = {}
-    trials = promising(problem, contender, trainer, SIMPLER, tried)
-    while trials:
-        trial = trials.pop(0)
-        tried[trial.proposal.name] = trial.proposal.processes
-        reassigned = moved(trial.proposal.responsibilities, contender.state, trainer.batch)
-        target = contender.bound - PARSIMONY * reassigned
-        # Stopping at the target, because a longer run might revert.
-        result = attempt(contender, trial, trainer, target, stop_at_target=True)
-        record_move(contender, trial.proposal.name, result.bound, trainer)
-        if result.bound > target:
-            contender.keep_plain()
-            contender.adopt(result)
-            trials = promising(problem, contender, trainer, SIMPLER, tried)
+    while True:
+        # Right after a step of the hyperparameters functions fit badly, and none would agree.
+        fitting = settled(contender.result(), trainer.batch)
+        contender.state, contender.bound = fitting.state, fitting.bound
+        for trial in promising(problem, contender, trainer, SIMPLER, tried):
+            tried[trial.proposal.name] = trial.proposal.processes
+            result, simpler = _simplified(contender, trial, trainer)
+            record_move(contender, trial.proposal.name, result.bound, trainer)
+            if simpler:
+                contender.keep_plain()
+                contender.adopt(result)
+                break
+        else:
+            return
+
+
+def _simplified(contender: Contender, trial: Trial, trainer: Trainer) -> tuple[Result, bool]:
+    """A trial trained as long as its ELBO less the cost of sharing rises, and whether that is
+    higher than before."""
+    weight = to_host(trainer.batch.weight)
+    pair = sorted(trial.proposal.processes)
+
+    def score(result: Result) -> float:
+        assert result.state.gate is not None
+        gate = to_host(result.state.gate.weights)[: len(weight)]
+        return result.bound - PARSIMONY * float(weight @ gate[:, pair].min(axis=1))
+
+    least = score(contender.result())
+    best, traces = trial.result(LEARNING_RATE), []
+    for part in itertools.count(1):
+        result = trainer.train(best.state, MOVE_STEPS // 2, best.rate)
+        traces.append(result.trace)
+        gain = score(result) - score(best)
+        best = max(best, result, key=score)
+        behind = part > 1 and score(best) <= least
+        if behind or gain < GAIN * float(weight.sum()):
+            break
+    return best._replace(trace=np.concatenate(traces)), score(best) > least
