@@ -351,20 +351,25 @@ def _simplified(contender: Contender, trial: Trial, trainer: Trainer) -> tuple[R
     higher than before."""
     weight = to_host(trainer.batch.weight)
     pair = sorted(trial.proposal.processes)
+    margin = GAIN * float(weight.sum())
+
+    def cost(state: State) -> float:
+        assert state.gate is not None
+        gate = to_host(state.gate.weights)[: len(weight)]
+        return PARSIMONY * float(weight @ gate[:, pair].min(axis=1))
 
     def score(result: Result) -> float:
-        assert result.state.gate is not None
-        gate = to_host(result.state.gate.weights)[: len(weight)]
-        return result.bound - PARSIMONY * float(weight @ gate[:, pair].min(axis=1))
+        return result.bound - cost(result.state)
 
     least = score(contender.result())
-    best, traces = trial.result(LEARNING_RATE), []
-    for part in itertools.count(1):
-        result = trainer.train(best.state, MOVE_STEPS // 2, best.rate)
+    best = result = trial.result(LEARNING_RATE)
+    if cost(contender.state) - cost(trial.state) < margin:
+        return best, False
+    traces: list[np.ndarray] = []
+    while True:
+        result = trainer.train(result.state, MOVE_STEPS // 2, result.rate)
         traces.append(result.trace)
-        gain = score(result) - score(best)
-        best = max(best, result, key=score)
-        behind = part > 1 and score(best) <= least
-        if behind or gain < GAIN * float(weight.sum()):
-            break
-    return best._replace(trace=np.concatenate(traces)), score(best) > least
+        gain, best = score(result) - score(best), max(best, result, key=score)
+        # The first steps may lower the ELBO.
+        if len(traces) > 1 and (score(best) <= least or gain < margin):
+            return best._replace(trace=np.concatenate(traces)), score(best) > least
