@@ -13,7 +13,6 @@ import importlib
 import json
 import math
 import os
-import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -202,8 +201,7 @@ def load(path: str | Path, kind: str) -> Any:
 def _opened(path: str | Path) -> BinaryIO:
     try:
         # Arrays are looked up, which a pipe does not allow; to open one may wait for its writer.
-        is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
-        file = None if is_pipe else Path(path).open("rb")  # noqa: SIM115
+        file = None if Path(path).is_fifo() else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
         raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
     except ValueError as error:

@@ -60,7 +60,7 @@ PARTS = 4
 """Most parts, of `RACE_STEPS` each, in which a finalist is trained before moves; half as many for a
 start that may confirm it."""
 PARSIMONY = 0.2
-"""Loss of the ELBO accepted, per point, for a gate that knows one process in place of two.
+"""Loss of the ELBO accepted for each point at which the gate has one process instead of two.
 
 Where two functions coincide, one process or two explain the data equally well, and the ELBO differs
 by less than its gap to the evidence. The simpler solution is preferred."""
@@ -327,49 +327,59 @@ def simplify(problem: Problem, contender: Contender, trainer: Trainer) -> None:
     After training, which would revert it. For a single input only: with several inputs functions
     agree in scattered places, and reassigning these simplifies nothing.
     """
-    if problem.sample.X.shape[1] > 1:
+    if problem.sample.X.shape[1] > 1 or problem.clutter.count(False) < 2:
         return
     tried: Rejected = {}
-    while True:
-        # Right after a step of the hyperparameters functions fit badly, and none would agree.
-        fitting = settled(contender.result(), trainer.batch)
-        contender.state, contender.bound = fitting.state, fitting.bound
-        for trial in promising(problem, contender, trainer, SIMPLER, tried):
-            tried[trial.proposal.name] = trial.proposal.processes
-            result, simpler = _simplified(contender, trial, trainer)
-            record_move(contender, trial.proposal.name, result.bound, trainer)
-            if simpler:
-                contender.keep_plain()
-                contender.adopt(result)
-                break
-        else:
-            return
+    while _simplified_by(problem, contender, trainer, tried):
+        pass
 
 
-def _simplified(contender: Contender, trial: Trial, trainer: Trainer) -> tuple[Result, bool]:
-    """A trial trained as long as its ELBO less the cost of sharing rises, and whether that is
-    higher than before."""
+def _simplified_by(
+    problem: Problem, contender: Contender, trainer: Trainer, tried: Rejected
+) -> bool:
+    """Adopt the first proposal that is simpler; whether there is one."""
+    # Right after a step of the hyperparameters functions fit badly, and none would agree.
+    fitting = settled(contender.result(), trainer.batch)
+    contender.state, contender.bound = fitting.state, fitting.bound
+    for trial in promising(problem, contender, trainer, SIMPLER, tried):
+        tried[trial.proposal.name] = trial.proposal.processes
+        result, simpler = _trained_as_simpler(contender, trial, trainer)
+        record_move(contender, trial.proposal.name, result.bound, trainer)
+        if simpler:
+            contender.keep_plain()
+            contender.adopt(result)
+            return True
+    return False
+
+
+def _trained_as_simpler(
+    contender: Contender, trial: Trial, trainer: Trainer
+) -> tuple[Result, bool]:
+    """A trial, trained as long as its score rises, and whether that exceeds the contender's. The
+    score is the ELBO less `PARSIMONY` for every point at which the gate has both processes."""
     weight = to_host(trainer.batch.weight)
     pair = sorted(trial.proposal.processes)
     margin = GAIN * float(weight.sum())
 
     def cost(state: State) -> float:
         assert state.gate is not None
-        gate = to_host(state.gate.weights)[: len(weight)]
-        return PARSIMONY * float(weight @ gate[:, pair].min(axis=1))
+        return PARSIMONY * float(weight @ to_host(state.gate.weights)[:, pair].min(axis=1))
 
     def score(result: Result) -> float:
         return result.bound - cost(result.state)
 
     least = score(contender.result())
     best = result = trial.result(LEARNING_RATE)
+    # Even without any loss of the ELBO it would be no better.
     if cost(contender.state) - cost(trial.state) < margin:
         return best, False
     traces: list[np.ndarray] = []
-    while True:
+    rising = True
+    # The first steps may lower the ELBO.
+    while len(traces) < 2 or rising:
         result = trainer.train(result.state, MOVE_STEPS // 2, result.rate)
         traces.append(result.trace)
         gain, best = score(result) - score(best), max(best, result, key=score)
-        # The first steps may lower the ELBO.
-        if len(traces) > 1 and (score(best) <= least or gain < margin):
-            return best._replace(trace=np.concatenate(traces)), score(best) > least
+        # A score that is NaN compares false and ends the training.
+        rising = gain >= margin and score(best) > least
+    return best._replace(trace=np.concatenate(traces)), score(best) > least
