@@ -21,13 +21,13 @@ import numpy as np
 
 from dagp import GP, DeepGP, datasets
 from dagp.core.precision import numerics
+from dagp.inference.inducing import choose_inducing
 from dagp.inference.minibatch import gather_batches, minibatch_steps, step_sizes
 from dagp.inference.parallel import run_blocks, stacked, train_in_parallel
+from dagp.inference.problem import Problem, Start, build, deepened
 from dagp.inference.standardize import Sample, Units, canonical, padded, to_batch
 from dagp.inference.train import BLOCK, LEARNING_RATE, begin, run_block
-from dagp.search.deepen import DEEPENINGS
-from dagp.search.factory import Problem, Start, build, deepened
-from dagp.search.inducing import choose_inducing
+from dagp.search.settings import DEEPENINGS
 from dagp.search.starts import starts
 
 REPEATS = 5

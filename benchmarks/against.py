@@ -38,8 +38,8 @@ from dagp.bench.fresh import FIRST_SEED, cache_home, run_job
 from dagp.bench.suite import machine
 from dagp.bench.timing import summary
 from dagp.experiments import judge
+from dagp.inference.inducing import choose_inducing
 from dagp.inference.standardize import Sample, Units
-from dagp.search.inducing import choose_inducing
 
 HERE = Path(__file__).parent
 Job = dict[str, Any]

@@ -9,9 +9,9 @@ from peer import Job, serve
 
 from dagp import GP, __version__
 from dagp.core.precision import numerics
+from dagp.inference.problem import Problem, Start, build
 from dagp.inference.standardize import Sample, Units, padded, to_batch
 from dagp.inference.train import BLOCK, begin, run_block
-from dagp.search.factory import Problem, Start, build
 
 
 class Ours:

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri, softmax
 
 from dagp import DAGP, GP, Noise, Uniform, fixed, kernels, means
+from dagp.inference.problem import DEFAULT_GATE
 from dagp.model.gp import NOISE_MEDIAN, NOISE_WIDTH
-from dagp.search.factory import DEFAULT_GATE
 
 Array = np.ndarray
 

@@ -14,12 +14,12 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from dagp.inference.elbo import collapsed_elbo
+from dagp.inference.problem import build_gate
 from dagp.kernels import SquaredExponential
 from dagp.model.association import Batch, DataAssociation, NaturalRates
 from dagp.model.gates import Gate
 from dagp.model.gp import GP
 from dagp.model.process import BuildContext, ProcessPrior
-from dagp.search.factory import build_gate
 
 FORBIDDEN = -1e30
 

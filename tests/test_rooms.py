@@ -130,7 +130,7 @@ def test_imports_point_down_and_to_where_a_name_is_defined(path):
         ("dagp.model.gp", "from dagp.inference.elbo import ELBO", "above"),
         ("dagp.core.linalg", "import dagp.model.gp", "above"),
         ("dagp.model.deep", "from dagp import DAGP", "above"),
-        ("dagp.search.race", "from dagp.search.search import Result", "does not define"),
+        ("dagp.search.race", "from dagp.search.trial import Batch", "does not define"),
         ("dagp.baselines.gpr", "from dagp.kernels import Matern52", "facade"),
         ("dagp.core.random", "def late():\n    from dagp.estimator import DAGP", "above"),
     ],

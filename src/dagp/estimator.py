@@ -16,13 +16,13 @@ from dagp.files.modelfile import discard_checkpoint
 from dagp.files.stored import Stored
 from dagp.fitting import fit_estimator, update_estimator
 from dagp.inference.concrete import Concrete
+from dagp.inference.stream import Stream
 from dagp.inference.train import Progress
 from dagp.model.gates import GatePrior
 from dagp.model.process import ProcessPrior
 from dagp.predict.posterior import Posterior
 from dagp.predict.process import FittedProcess
 from dagp.predictions import Predictions
-from dagp.search.fit import Stream
 from dagp.tables.columns import Columns
 
 if TYPE_CHECKING:

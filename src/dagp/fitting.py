@@ -21,36 +21,35 @@ from dagp.describe.progress import following
 from dagp.files import modelfile
 from dagp.files.agreement import check_workers_agree
 from dagp.inference.concrete import Concrete
+from dagp.inference.inducing import inducing_inputs, is_amount
 from dagp.inference.laplace import why_not
+from dagp.inference.minibatch import train_minibatch
+from dagp.inference.problem import Problem, Resumed, resumed
 from dagp.inference.run_log import RunLog
 from dagp.inference.standardize import Prepared, Sample
+from dagp.inference.stream import Stream, update_stream
+from dagp.inference.subsample import SEARCH_ROWS, subsample
 from dagp.inference.train import Result, no_callback
-from dagp.model.association import Batch
-from dagp.predict.associations import Solution, over_associations
+from dagp.model.association import Batch, DataAssociation
+from dagp.predict.associations import Attribution, over_associations
 from dagp.predict.averaging import Averaged, averaged, nothing_to_average
 from dagp.predict.posterior import Posterior
 from dagp.predict.process import fitted_process
 from dagp.predict.widening import widened
-from dagp.search.factory import Problem
-from dagp.search.fit import (
-    BATCH_ROWS,
-    MANY_ROWS,
-    Fit,
-    Options,
-    Stream,
-    fit_collapsed,
-    fit_concrete,
-    update_stream,
-)
-from dagp.search.inducing import inducing_inputs, is_amount
-from dagp.search.race import Contender
-from dagp.search.usage import in_use, shares_of_data
+from dagp.search.algorithm import search
+from dagp.search.concrete import search_concrete
+from dagp.search.settings import SUBSAMPLE_STEPS
+from dagp.search.solution import Found, Options, Solution, in_use, ranked, shares_of_data
+from dagp.search.verdict import check_converged, check_finite, check_jitter
 from dagp.tables.reading import output_names
 from dagp.tables.settings import check_settings
 from dagp.tables.validation import GivenRows, check_data, check_enough, check_spread
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
+
+MANY_ROWS, BATCH_ROWS = 20_000, 1000
+"""Above this number of rows, minibatches of this size are the default."""
 
 
 @contextmanager
@@ -143,29 +142,76 @@ def _fit(
         if estimator.inference == "collapsed":
             # The posterior is widened for predictions; training continues from the model before.
             model = None if previous is None else getattr(estimator, "stream_", previous).model
-            found = fit_collapsed(problem, options, model)
+            continued = None if model is None else _continued(problem, model)
+            searched = search if options.batch_size is None else _in_minibatches
+            found = searched(problem, options, continued)
         else:
             stated = estimator.inference
             settings = stated if isinstance(stated, Concrete) else Concrete()
-            found = fit_concrete(problem, options, settings)
+            found = search_concrete(problem, options, settings)
+        result = found.best.result()
+        check_finite(result.bound, found.pool)
+        check_converged(result)
+        if found.batch is not None and estimator.inference == "collapsed":
+            check_jitter(result.state.model, found.batch)
     solutions = _solutions(estimator, data, found)
-    best, shares = over_associations(solutions, rows.weight, found.priors)
-    _read_off(estimator, given, rows, found.result, best)
-    estimator.lower_bounds_ = found.result.trace
-    estimator.n_iter_ = len(found.result.trace)
-    trained = jax.tree.map(np.asarray, found.result.state.model)
+    best, shares = over_associations(solutions, rows.weight, found.best.problem.priors)
+    _read_off(estimator, given, rows, result, best)
+    estimator.lower_bounds_ = result.trace
+    estimator.n_iter_ = len(result.trace)
+    trained = jax.tree.map(np.asarray, result.state.model)
     estimator.stream_ = Stream.after(trained, float(rows.weight.sum()))
     estimator.confidence_ = found.verdict.confidence
-    estimator.restarts_ = [c.record() for c in found.ranking]
+    estimator.restarts_ = [s.record() for s in ranked(found.pool)]
     # Responsibilities of rivals that were searched on a subsample are evaluated for all rows.
-    known = data if found.complete else data._replace(inverse=np.full_like(data.inverse, -1))
+    known = data
+    if found.batch is None:
+        known = data._replace(inverse=np.full_like(data.inverse, -1))
     # Those with a probability come first, in the order of `AveragedPosterior.others`.
-    close = zip(found.close, solutions[1:], shares[1:], strict=True)
-    others = [(*other, solution) for other, solution, share in close if share > 0]
-    others += [(c, r, _solution(estimator, known, r, None)) for c, r in found.rivals]
+    close = zip(found.close[1:], solutions[1:], shares[1:], strict=True)
+    others = [(other, read) for other, read, share in close if share > 0]
+    others += [(s, _attribution(estimator, known, s.result(), None)) for s in found.others]
     estimator.alternatives_ = [_alternative(estimator, given, rows, *other) for other in others]
-    if found.verdict.doubted and found.result.status != "stopped":
+    if found.verdict.doubted and result.status != "stopped":
         warn(_doubt(estimator, found, data, given), SearchWarning)
+
+
+def _continued(problem: Problem, previous: DataAssociation) -> Resumed:
+    """The model before, to be trained further; a warning names what starts afresh."""
+    continued = resumed(problem, previous)
+    if continued.anew:
+        warn(
+            f"warm_start: {', '.join(continued.anew)} had other priors before and start afresh; "
+            "the rest continues from the previous fit.",
+        )
+    return continued
+
+
+def _in_minibatches(problem: Problem, options: Options, previous: Resumed | None) -> Found:
+    """The association found on some of the rows, then trained on all in minibatches."""
+    size, sample = options.batch_size, problem.sample
+    assert size is not None
+    rows = subsample(sample, max(SEARCH_ROWS, size), options.rng)
+    part = problem._replace(sample=sample.take(rows))
+    # More inducing inputs would be as many in every minibatch.
+    steps = min(options.max_iter, SUBSAMPLE_STEPS) if previous is None else 0
+    fewer = options._replace(max_iter=steps, amount=None)
+    found = search(part, fewer, previous, sample)
+    best, stopped = found.best, found.best.status == "stopped"
+    # A stopped fit is only evaluated. There may be fewer processes than in the problem.
+    result = train_minibatch(
+        best.state.model,
+        sample,
+        size=min(size, len(sample.X)),
+        max_iter=0 if stopped else options.max_iter,
+        tol=options.tol,
+        rng=options.rng,
+        callback=options.callback,
+        log=options.log,
+    )
+    best.adopt(result._replace(status="stopped" if stopped else result.status))
+    decisive = tuple(int(rows[row]) for row in found.verdict.rows)
+    return found._replace(batch=None, verdict=found.verdict._replace(rows=decisive))
 
 
 def _compared(estimator: "DAGP", rows: Sample) -> dict[str, Any]:
@@ -197,7 +243,7 @@ def _update(estimator: "DAGP", X: Any, y: Any, sample_weight: Any) -> None:
         estimator.stream_, result = update_stream(
             estimator.stream_, data.sample, estimator.batch_size
         )
-    _read_off(estimator, given, data.rows, result, _solution(estimator, data, result, None))
+    _read_off(estimator, given, data.rows, result, _attribution(estimator, data, result, None))
 
 
 def _given_inducing(estimator: "DAGP") -> Any:
@@ -212,18 +258,18 @@ def _alternative(
     estimator: "DAGP",
     given: GivenRows,
     rows: Sample,
-    contender: Contender,
-    result: Result,
-    solution: Solution,
+    searched: Solution,
+    read: Attribution,
 ) -> "DAGP":
     other = type(estimator)(**estimator.get_params(deep=False))
     for name in ("flat_", "target_names_", "n_features_in_", "feature_names_in_", "columns_"):
         if hasattr(estimator, name):
             setattr(other, name, getattr(estimator, name))
-    _read_off(other, given, rows, result, solution)
-    other.lower_bounds_, other.n_iter_ = result.trace, contender.steps
+    result = searched.result()
+    _read_off(other, given, rows, result, read)
+    other.lower_bounds_, other.n_iter_ = result.trace, searched.steps
     other.confidence_ = np.nan
-    other.restarts_, other.alternatives_ = [contender.record()], []
+    other.restarts_, other.alternatives_ = [searched.record()], []
     return other
 
 
@@ -237,17 +283,17 @@ def _batch_size(estimator: "DAGP", rows: int) -> int | None:
     return BATCH_ROWS
 
 
-def _doubt(estimator: "DAGP", found: Fit, data: Prepared, given: GivenRows) -> str:
+def _doubt(estimator: "DAGP", found: Found, data: Prepared, given: GivenRows) -> str:
     """What is wrong with a fit of low confidence, and what to do about it."""
     message = (
         f"The association may not be the best one (confidence {estimator.confidence_:.2f}, from "
-        f"{len(found.ranking)} starts). Increase n_init"
+        f"{len(found.pool)} starts). Increase n_init"
     )
     if not found.verdict.rows:
         return message + "."
     rows = [given.name(int(np.argmax(data.inverse == r))) for r in found.verdict.rows]
-    lead = found.ranking[0].bound - found.rivals[0][0].bound
-    first = len(estimator.alternatives_) - len(found.rivals)
+    lead = found.best.bound - found.others[0].bound
+    first = len(estimator.alternatives_) - len(found.others)
     # A simpler solution is preferred to one whose ELBO is slightly higher.
     height = f"{lead:.2f} lower" if lead >= 0 else f"{-lead:.2f} higher, but less simple"
     return (
@@ -281,17 +327,17 @@ def _previous(
     return None
 
 
-def _average(trained: Posterior, found: Fit, sample: Sample) -> Averaged | None:
+def _average(trained: Posterior, found: Found, sample: Sample) -> Averaged | None:
     """The average over hyperparameters; a warning says why there is none."""
     if nothing_to_average(trained.model):
         return None
     reason, average = why_not(trained.model), None
     if found.batch is None:
         reason = "the rows were trained on in minibatches"
-    elif found.result.status == "stopped":
+    elif found.best.status == "stopped":
         reason = "the fit was stopped"
     elif reason is None:
-        average = averaged(trained, found.result, sample, found.batch)
+        average = averaged(trained, found.best.result(), sample, found.batch)
         if average is None:
             reason = "functions do not settle at other hyperparameters"
     if reason is not None:
@@ -302,13 +348,13 @@ def _average(trained: Posterior, found: Fit, sample: Sample) -> Averaged | None:
     return average
 
 
-def _solution(
+def _attribution(
     estimator: "DAGP",
     data: Prepared,
     result: Result,
     batch: Batch | None,
     average: Averaged | None = None,
-) -> Solution:
+) -> Attribution:
     """What the result of a training run says about the rows."""
     if average is None:
         trained = _trained(estimator, data, result)
@@ -322,7 +368,7 @@ def _solution(
         others = (rows.X[absent], rows.y[absent], rows.labels[absent])
         found[absent] = trained.responsibilities(*others)
     found /= found.sum(axis=1, keepdims=True)
-    return Solution(posterior, found, result.bound, log_evidence, log_stds)
+    return Attribution(posterior, found, result.bound, log_evidence, log_stds)
 
 
 def _trained(estimator: "DAGP", data: Prepared, result: Result) -> Posterior:
@@ -330,25 +376,25 @@ def _trained(estimator: "DAGP", data: Prepared, result: Result) -> Posterior:
     return Posterior(model, data.units, estimator.dtype)
 
 
-def _solutions(estimator: "DAGP", data: Prepared, found: Fit) -> list[Solution]:
+def _solutions(estimator: "DAGP", data: Prepared, found: Found) -> list[Attribution]:
     """The best solution and those that are close to it."""
-    results = [found.result, *(result for _, result in found.close)]
+    results = [solution.result() for solution in found.close]
     averages: list[Averaged | None] = [None] * len(results)
     if estimator.posterior == "averaged":
-        averages[0] = _average(_trained(estimator, data, found.result), found, data.sample)
+        averages[0] = _average(_trained(estimator, data, results[0]), found, data.sample)
     if averages[0] is not None and found.batch is not None:
         averages[1:] = [
             averaged(_trained(estimator, data, result), result, data.sample, found.batch)
             for result in results[1:]
         ]
     return [
-        _solution(estimator, data, result, found.batch, average)
+        _attribution(estimator, data, result, found.batch, average)
         for result, average in zip(results, averages, strict=True)
     ]
 
 
 def _read_off(
-    estimator: "DAGP", given: GivenRows, rows: Sample, result: Result, solution: Solution
+    estimator: "DAGP", given: GivenRows, rows: Sample, result: Result, solution: Attribution
 ) -> None:
     """Set the fitted attributes that depend on the solution alone."""
     found, posterior = solution.responsibilities, solution.posterior

@@ -11,6 +11,7 @@ import pytest
 from dagp import DAGP, GP, FitError, Mixture, Uniform, kernels
 from dagp.core.linalg import cholesky_positive_definite
 from dagp.core.precision import numerics
+from dagp.inference import stream
 from dagp.inference.concrete import with_mean_factor_q
 from dagp.inference.elbo import responsibilities
 from dagp.inference.minibatch import streaming_update
@@ -18,7 +19,6 @@ from dagp.model.association import Batch, apply_labels
 from dagp.model.gp import Heteroscedastic, HeteroscedasticProcess
 from dagp.model.sparse_gp import Marginals
 from dagp.model.variational import NaturalGaussian
-from dagp.search import fit as fitting
 
 RNG = np.random.default_rng(0)
 X = np.linspace(-1, 1, 24)[:, None]
@@ -102,7 +102,7 @@ def test_rows_that_a_stream_cannot_take_in_are_refused_and_forgotten(monkeypatch
         state, bound = streaming_update(*given)
         return state._replace(model=jax.tree.map(lambda leaf: leaf * np.nan, state.model)), bound
 
-    monkeypatch.setattr(fitting, "streaming_update", overflowing)
+    monkeypatch.setattr(stream, "streaming_update", overflowing)
     with pytest.raises(FitError, match="beyond what the model can take in"):
         model.partial_fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), before)

@@ -23,11 +23,11 @@ from dagp.inference.exact import (
     log_evidence,
     maximise,
 )
+from dagp.inference.problem import Problem, Start, build, deepened
 from dagp.inference.standardize import Sample, Units, to_batch
 from dagp.inference.train import begin
 from dagp.model.parameters import trainable
 from dagp.model.process import Deepening
-from dagp.search.factory import Problem, Start, build, deepened
 
 N = 30
 RNG = np.random.default_rng(0)

@@ -154,7 +154,7 @@ def quiet(model, *data):
     [(ROWS, SIZE, SEARCHED), pytest.param(5000, 500, 2000, marks=pytest.mark.slow)],
 )
 def test_batches_reach_the_bound_of_all_data(rows, size, searched, monkeypatch):
-    monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", searched)
+    monkeypatch.setattr("dagp.fitting.SEARCH_ROWS", searched)
     X, y, regime = two_regimes(rows)
     whole = quiet(DAGP(2, **QUICK), X, y)
     parts = quiet(DAGP(2, batch_size=size, **QUICK), X, y)
@@ -171,7 +171,7 @@ def test_batches_reach_the_bound_of_all_data(rows, size, searched, monkeypatch):
 
 
 def test_batches_go_on_from_a_warm_start(monkeypatch):
-    monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", SEARCHED)
+    monkeypatch.setattr("dagp.fitting.SEARCH_ROWS", SEARCHED)
     X, y, _ = two_regimes(ROWS)
     model = DAGP(2, batch_size=SIZE, warm_start=True, **QUICK)
     quiet(model, X, y)
@@ -219,7 +219,7 @@ def test_a_stream_must_keep_its_shape():
 
 
 def test_batches_after_pruning(monkeypatch):
-    monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", SEARCHED)
+    monkeypatch.setattr("dagp.fitting.SEARCH_ROWS", SEARCHED)
     X, y, _ = two_regimes(ROWS)
     model = quiet(DAGP("auto", batch_size=SIZE, **QUICK), X, y)
     assert model.responsibilities_.shape == (ROWS, len(model.processes_))
@@ -227,7 +227,7 @@ def test_batches_after_pruning(monkeypatch):
 
 
 def test_a_stopped_fit_knows_all_rows(monkeypatch):
-    monkeypatch.setattr("dagp.search.fit.SEARCH_ROWS", SEARCHED)
+    monkeypatch.setattr("dagp.fitting.SEARCH_ROWS", SEARCHED)
     X, y, _ = two_regimes(ROWS)
     model = DAGP(2, batch_size=SIZE, callbacks=[lambda _: True], **QUICK).fit(X, y)
     assert model.responsibilities_.shape == (ROWS, 2)

@@ -7,15 +7,16 @@ import pytest
 
 from dagp import GP, Noise
 from dagp.inference import parallel
+from dagp.inference.inducing import choose_inducing
 from dagp.inference.parallel import train_in_parallel
+from dagp.inference.problem import Problem, build
 from dagp.inference.run_log import NO_LOG, RunLog
 from dagp.inference.standardize import Sample, Units, canonical, padded, to_batch
 from dagp.inference.train import BLOCK, LEARNING_RATE, begin, train
-from dagp.search.factory import Problem, build
-from dagp.search.inducing import choose_inducing
-from dagp.search.race import Contender, race
+from dagp.search.race import race
+from dagp.search.solution import Solution
 from dagp.search.starts import starts
-from dagp.search.trainer import Trainer
+from dagp.search.trial import Trainer
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -103,7 +104,7 @@ def test_the_race_has_the_same_finalists(contest):
     told: dict[bool, list] = {True: [], False: []}
     finalists = {
         side_by_side: race(
-            [Contender(start, state) for start, state in entered],
+            [Solution(problem, start, state) for start, state in entered],
             Trainer(batch, 1e-3, told[side_by_side].append),
             in_parallel=side_by_side,
         )

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from reference import batch, build, curve, evaluate, random_shares, setting, smooth, stepped
 
+from dagp.inference.problem import build_gate
 from dagp.kernels import Matern32
 from dagp.model.association import DataAssociation, NaturalRates
 from dagp.model.clutter import Noise, Uniform
 from dagp.model.gp import GP, NOISE_FLOOR, GPProcess
 from dagp.model.parameters import LogNormal, log_prior
-from dagp.search.factory import build_gate
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from reference import curve, differences, expectation, posterior, random_shares, setting, smooth
 from scipy.special import log_softmax, softmax
 
+from dagp.inference.problem import build_gate
 from dagp.model.gates import ConstantGate, GPGate, gate_quadrature
 from dagp.model.gp import GP
 from dagp.model.sparse_gp import Projection
 from dagp.model.variational import NaturalGaussian
-from dagp.search.factory import build_gate
 
 pytestmark = pytest.mark.usefixtures("float64")
 

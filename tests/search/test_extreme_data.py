@@ -14,17 +14,17 @@ from dagp.core.precision import numerics
 from dagp.files.integrity import _check_model
 from dagp.inference import minibatch
 from dagp.inference.laplace import Layout
+from dagp.inference.problem import Problem, Start, build
 from dagp.inference.standardize import Sample, Units
+from dagp.inference.stream import _check_distributions
 from dagp.model.association import DataAssociation
 from dagp.model.gates import ConstantGate
 from dagp.model.sparse_gp import Marginals
 from dagp.predict import widening
 from dagp.predict.posterior import Posterior
-from dagp.search.factory import Problem, Start, build
-from dagp.search.fit import _check_distributions
 from dagp.search.regressions import Basis, Rows, annealed_em
+from dagp.search.solution import in_use
 from dagp.search.tracking import CHECKED, follow
-from dagp.search.usage import in_use
 
 
 def test_responsibilities_of_one_count_in_single_precision():

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from dagp.search.modal import (
-    WIDTH,
-    closeness,
-    extended_regression,
-    modal_regression,
-    random_basis,
-)
+from dagp.search.starts import MODE_WIDTH, closeness, modal_regression, random_basis
 
 
 def wave_among_clutter(n=300, clutter=0.6, seed=0):
@@ -32,7 +26,7 @@ def polynomials(X, degree=3):
 
 
 def test_closeness_is_a_gaussian_of_the_distance():
-    residual = np.array([[0.0, 0.0], [WIDTH, 0.0], [0.6, 0.8]])
+    residual = np.array([[0.0, 0.0], [MODE_WIDTH, 0.0], [0.6, 0.8]])
     np.testing.assert_allclose(closeness(residual)[:2], [1, np.exp(-0.5)])
     np.testing.assert_allclose(closeness(residual, 2.0)[2], np.exp(-0.125))
 
@@ -93,37 +87,6 @@ def test_a_weight_counts_as_so_many_rows_and_none_as_no_row():
     other = modal_regression(A, y, np.ones(len(y)), np.random.default_rng(0))
     assert one[0] == pytest.approx(other[0])
     np.testing.assert_allclose(one[1], other[1], atol=1e-8)
-
-
-def test_a_function_keeps_to_the_points_it_holds():
-    # The lower level has more points, but the function has the left half of the upper one.
-    X = np.repeat(np.linspace(-1, 1, 50), 3)[:, None]
-    y = np.tile([1.0, -1.0, -1.0], 50)[:, None]
-    held = ((X[:, 0] < 0) & (y[:, 0] > 0)).astype(float)
-    lost = (X[:, 0] > 0).astype(float)
-    A = np.ones((150, 1))
-    for anchor in np.flatnonzero(lost)[::10]:
-        through = held + np.eye(150)[anchor]
-        on, coefficients = extended_regression(A, y, lost, 10 * held, through, WIDTH)
-        assert coefficients[0, 0] == pytest.approx(1.0, abs=0.05)
-        # Only what it does not hold yet is counted.
-        assert on == pytest.approx(25, rel=0.05)
-    assert best_of(A, y, lost)[1][0, 0] == pytest.approx(-1.0, abs=0.05)
-
-
-def test_a_function_begins_at_the_points_it_is_led_through():
-    # Two levels of equal weight: it stays with the one of its first point, and within the width.
-    y = np.where(np.arange(100) % 2, 1.0, -1.0)[:, None] + 0.02 * (np.arange(100)[:, None] % 3)
-    for anchor, level in ((1, 1.0), (2, -1.0)):
-        through, none = np.eye(100)[anchor], np.zeros(100)
-        for width in (WIDTH, 0.01):
-            on, coefficients = extended_regression(
-                np.ones((100, 1)), y, np.ones(100), none, through, width
-            )
-            assert coefficients[0, 0] == pytest.approx(level, abs=0.05)
-            assert on <= 50.0
-        # A narrow mode holds one of the three heights.
-        assert on == pytest.approx(100 / 6, abs=8)
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])

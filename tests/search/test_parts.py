@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import ArpackNoConvergence
 
-from dagp.search import parts as module
-from dagp.search.parts import parts
+from dagp.search import moves as module
+from dagp.search.moves import parts
 
 POINTS = np.random.default_rng(0).uniform(-1, 1, (400, 2))
 

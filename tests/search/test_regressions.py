@@ -5,12 +5,22 @@ import itertools
 import numpy as np
 import pytest
 from scipy.stats import norm
+from searched import problem_of
 
+from dagp import GP, Noise
+from dagp.inference.inducing import choose_inducing
 from dagp.inference.standardize import label_log_mask
 from dagp.search import regressions
-from dagp.search.inducing import choose_inducing
-from dagp.search.regressions import Basis, Mixture, Rows, annealed_em, exchanged, mixtures
-from dagp.search.usage import agreement
+from dagp.search.regressions import (
+    Basis,
+    Mixture,
+    Rows,
+    annealed_em,
+    exchanged,
+    mixtures,
+    with_fewer,
+)
+from dagp.search.solution import agreement
 
 FLOORS = regressions.NOISE_FLOORS
 
@@ -355,3 +365,45 @@ def test_of_many_rows_some_are_searched_the_labelled_ones_among_them(labelled, m
 def test_few_rows_are_searched_all(monkeypatch):
     X = np.arange(100.0).reshape(50, 2)
     assert searched_rows(rows_of(X, X[:, 0], 2), monkeypatch).X is X
+
+
+def waves(count, n=240, D=1, seed=0):
+    """Functions that lie above each other, standardised."""
+    rng = np.random.default_rng(seed)
+    X, process = rng.uniform(-1.7, 1.7, (n, D)), np.arange(n) % count
+    y = 1.5 * process + 0.4 * np.sin(2 * X.sum(axis=1)) + 0.03 * rng.standard_normal(n)
+    return X, (y - y.mean()) / y.std(), process
+
+
+@pytest.mark.parametrize(("count", "D"), [(1, 1), (2, 1), (3, 1), (2, 2)])
+def test_mixtures_of_regressions_count_functions(count, D):
+    X, y, _ = waves(count, D=D)
+    found = with_fewer(problem_of(X, y, [GP()] * 6), np.random.default_rng(0))
+    # Some more where the functions are rough for regressions, and never fewer.
+    assert count <= found.n_processes <= count + 2
+
+
+def test_clutter_is_kept_and_helps_to_count():
+    X, y, _ = waves(2)
+    stray = np.arange(len(y)) % 7 == 0
+    y[stray] = np.random.default_rng(1).uniform(-3, 3, stray.sum())
+    priors = [GP()] * 5 + [Noise()]
+    found = with_fewer(problem_of(X, y, priors), np.random.default_rng(0))
+    assert found.clutter in ((False, False, True), (False, False, False, True))
+
+
+def test_the_count_depends_on_the_data_alone():
+    X, y, _ = waves(3)
+    first, second = (
+        with_fewer(problem_of(X, y, [GP()] * 6), np.random.default_rng(3)) for _ in range(2)
+    )
+    assert first.n_processes == second.n_processes
+    few = problem_of(X[:3], y[:3], [GP()] * 6)
+    assert 1 <= with_fewer(few, np.random.default_rng(0)).n_processes <= 6
+
+
+@pytest.mark.parametrize("priors", [[Noise()], [GP()], [GP(), Noise()]])
+def test_without_a_choice_there_is_nothing_to_count(priors):
+    X, y, _ = waves(2, n=40)
+    problem = problem_of(X, y, priors)
+    assert with_fewer(problem, np.random.default_rng(0)) is problem

@@ -8,8 +8,8 @@ import sklearn
 from sklearn.metrics import adjusted_rand_score
 
 from dagp import DAGP, GP, Noise
+from dagp.inference.missing import filled
 from dagp.inference.standardize import Sample
-from dagp.search.missing import filled
 
 N = 60
 OUTLIER = 40

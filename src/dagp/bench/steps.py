@@ -11,16 +11,16 @@ import numpy as np
 from dagp.bench.timing import Summary, repeated, seconds
 from dagp.core.precision import numerics
 from dagp.core.sharding import shard_rows
+from dagp.inference.inducing import choose_inducing
 from dagp.inference.minibatch import gather_batches, init_opt_state, minibatch_steps, step_sizes
+from dagp.inference.problem import Problem, Start, build, deepened
 from dagp.inference.standardize import Sample, Units, padded, to_device_batch
 from dagp.inference.train import BLOCK, LEARNING_RATE, STOCHASTIC_BLOCK, State, begin, step
 from dagp.model.association import Batch
 from dagp.model.deep import DeepGP
 from dagp.model.gp import GP
 from dagp.model.parameters import trainable
-from dagp.search.deepen import DEEPENINGS
-from dagp.search.factory import Problem, Start, build, deepened
-from dagp.search.inducing import choose_inducing
+from dagp.search.settings import DEEPENINGS
 
 COLUMNS = 5
 """Inputs of the data on which steps are timed: as many as the cart-poles have."""

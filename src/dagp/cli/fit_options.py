@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 from typer import Option
 
 from dagp.cli.priors import KERNELS
-from dagp.search.fit import BATCH_ROWS, MANY_ROWS
+from dagp.fitting import BATCH_ROWS, MANY_ROWS
 
 _of_table = partial(Option, rich_help_panel="Table")
 _of_model = partial(Option, rich_help_panel="Model")

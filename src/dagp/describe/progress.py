@@ -1,16 +1,16 @@
 """Progress of a fit: a bar in terminals and notebooks, otherwise log lines."""
 
+import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dagp.core.log import lines_shown, logger
-from dagp.core.sharding import is_leader
+from dagp.core.sharding import any_worker, is_leader
 from dagp.inference.train import Callback, Progress
-from dagp.search.fit import joint_callback
 
 if TYPE_CHECKING:
     from dagp.estimator import DAGP
@@ -21,6 +21,21 @@ _TRAINING = ("train", "batches")
 """Phases that end after `max_iter` steps at the latest."""
 
 Show = Callable[[Progress], None]
+
+
+def joint_callback(callbacks: Sequence[Callback], verbose: int) -> Callback:
+    """One callback for all callbacks and for the log; true if any returns true.
+
+    A line of the log has level INFO if `verbose`, otherwise DEBUG.
+    """
+    level = logging.INFO if verbose else logging.DEBUG
+
+    def callback(progress: Progress) -> bool:
+        logger.log(level, "%s: start %d, step %d, ELBO %.2f", *progress)
+        # A list, so that every callback is called.
+        return any_worker(any([bool(each(progress)) for each in callbacks]))  # noqa: C419
+
+    return callback
 
 
 class Pace:

@@ -14,12 +14,12 @@ from sklearn.base import clone
 
 from dagp.core.typing import Float
 from dagp.estimator import DAGP
+from dagp.inference.inducing import first_count, is_amount
 from dagp.model.deep import DeepGP
 from dagp.model.gp import GP
 from dagp.model.means import Projection
 from dagp.model.process import ProcessPrior
 from dagp.predict.posterior import Posterior
-from dagp.search.inducing import first_count, is_amount
 
 Own = tuple[Posterior, ...] | None
 """The functions of a regime, one per state; None where they stay those of the joint fit."""

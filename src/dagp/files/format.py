@@ -66,7 +66,7 @@ _STORABLE = (
     "dagp.model.deep",
     "dagp.predict.associations",
     "dagp.predict.posterior",
-    "dagp.search.fit",
+    "dagp.inference.stream",
     "dagp.tables.columns",
 )
 """Modules whose import registers the tags of all storable classes."""

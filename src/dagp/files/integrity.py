@@ -13,10 +13,10 @@ from dagp.core.precision import DTYPES
 from dagp.core.text import quoted
 from dagp.inference.minibatch import init_opt_state, noise_levels
 from dagp.inference.standardize import Units
+from dagp.inference.stream import Stream
 from dagp.model.association import DataAssociation
 from dagp.model.parameters import parameters_of
 from dagp.predict.posterior import CHUNK, Posterior, predictive_shapes
-from dagp.search.fit import Stream
 from dagp.tables.columns import Columns
 from dagp.tables.settings import MOST_PROCESSES, check_settings
 

@@ -101,6 +101,8 @@ class Progress(NamedTuple):
 
 Callback = Callable[[Progress], Any]
 """Called between blocks; one that returns true stops the run."""
+Stop = Callable[["LoopState"], bool]
+"""Called between blocks; a run ends early, as if its budget were spent, where one returns true."""
 Block = Callable[[Any, Any, Scalar], tuple[Any, Any]]
 """`BLOCK` steps from a state on a batch at a learning rate: the next state, and an ELBO whose
 `value` holds that of each step."""
@@ -108,6 +110,11 @@ Block = Callable[[Any, Any, Scalar], tuple[Any, Any]]
 
 def no_callback(progress: Progress) -> bool:
     """The default callback: never stops."""
+    return False
+
+
+def never(run: "LoopState") -> bool:
+    """The default rule for early ends."""
     return False
 
 
@@ -312,11 +319,12 @@ def train(
     rate: float = LEARNING_RATE,
     block: Block = run_block,
     parts: Any = 1.0,
+    stop: Stop = never,
     callback: Callback = no_callback,
     phase: str = "train",
     log: RunLog = NO_LOG,
 ) -> Result:
-    """Run blocks until the ELBO stops rising.
+    """Run blocks until the ELBO stops rising, or `stop` says that the rest is not worth it.
 
     A block that gains less than `tol` per data point, or less than it loses in between, lowers the
     learning rate; at the smallest rate, one that gains less than `tol` means convergence. A block
@@ -330,6 +338,7 @@ def train(
     total = float(np.sum(to_host(batch.weight)))
     first = run or initial_state(state, rate)
     told: dict[str, Any] = {"callback": callback, "phase": phase, "save": log.save_progress}
+    told["stop"] = stop
     schedule = training_schedule(first, total, max_iter, tol, **told)
     reply = None
     while True:
@@ -353,6 +362,7 @@ def training_schedule(
     max_iter: int,
     tol: float,
     *,
+    stop: Stop = never,
     callback: Callback = no_callback,
     phase: str = "train",
     save: Callable[[LoopState], Any] = lambda _: None,
@@ -373,6 +383,8 @@ def training_schedule(
         gain, run = values[-1] - run.bound, run.after(following, values)
         if callback(Progress(phase, 0, run.done, run.bound)):
             status = "stopped"
+            break
+        if stop(run):
             break
         # Steps that overshoot lower the ELBO in between by more than they gain.
         drop = float(np.max(np.maximum.accumulate(values) - values))

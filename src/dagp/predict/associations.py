@@ -18,7 +18,7 @@ from dagp.core.typing import Bool, Float
 from dagp.model.association import DataAssociation
 from dagp.predict.mixture import Mixture
 from dagp.predict.posterior import Posterior, Rows
-from dagp.search.usage import in_use, matching
+from dagp.search.solution import in_use, matching
 
 LEAST = 0.01
 """Probability below which an association is left out."""
@@ -74,7 +74,7 @@ class AveragedPosterior(Posterior):
         return np.sqrt(np.sum(squares, axis=0))
 
 
-class Solution(NamedTuple):
+class Attribution(NamedTuple):
     """One association, and what follows from it."""
 
     posterior: Posterior
@@ -88,8 +88,8 @@ class Solution(NamedTuple):
 
 
 def over_associations(
-    solutions: list[Solution], weight: Float[np.ndarray, " N"], priors: Sequence[Any]
-) -> tuple[Solution, Float[np.ndarray, " S"]]:
+    solutions: list[Attribution], weight: Float[np.ndarray, " N"], priors: Sequence[Any]
+) -> tuple[Attribution, Float[np.ndarray, " S"]]:
     """The first solution averaged over all of them, and the probability of each."""
     evidence = [solution.log_evidence for solution in solutions]
     if not np.all(np.isfinite(evidence)):

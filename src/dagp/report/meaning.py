@@ -9,7 +9,8 @@ from dagp.report.calibration import LEVELS, Calibration, Verdict, verdict
 from dagp.report.case import Case
 from dagp.report.doubts import UNSURE, least_clear
 from dagp.report.text import listed, number_of, percent
-from dagp.search.confidence import DOUBTED, decisive_rows
+from dagp.search.settings import DOUBTED
+from dagp.search.verdict import decisive_rows
 
 _NAMED = 5
 """Rows that are named as examples."""

@@ -14,6 +14,9 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 
 from dagp.core.typing import Float
+from dagp.inference.inducing import choose_inducing
+from dagp.inference.missing import filled
+from dagp.inference.problem import Problem
 from dagp.inference.standardize import FORBIDDEN, Sample
 
 TRIES = 20
@@ -33,6 +36,10 @@ SHORT_FLOORS = np.concatenate([np.geomspace(0.3, 0.03, 8), np.zeros(4)])
 """The same after an exchange."""
 CLUTTER_FLOOR = 0.1
 """From this noise on there is clutter: earlier it would take what no function has reached yet."""
+COUNTED_TRIES, COUNTED_ROWS = 12, 600
+"""Mixtures of every number of functions, and most rows, to find how many functions there may be."""
+DECISIVE = 20.0
+"""Lead of a mixture's score over that of one with another function that decides against it."""
 _LEAST_NOISE = 0.01
 _ROUNDING = 1e-12
 """Least ridge, relative to the mean diagonal of the matrix it is added to."""
@@ -226,3 +233,27 @@ def _some(rows: Rows, rng: np.random.Generator) -> np.ndarray:
     labelled = np.any(rows.log_mask < 0, axis=1)
     order = np.lexsort((rng.random(len(labelled)), ~labelled))
     return np.sort(order[:MOST_ROWS])
+
+
+def with_fewer(problem: Problem, rng: np.random.Generator) -> Problem:
+    """The problem with as many functions as mixtures of regressions have use for, and one more
+    unless their score decides against it.
+
+    They may count too many, where one function is too rough for them, but hardly ever too few.
+    """
+    functions = [prior for prior in problem.priors if not prior.clutter]
+    clutter = [prior for prior in problem.priors if prior.clutter]
+    if len(functions) < 2:
+        return problem
+    some = np.sort(rng.permutation(len(problem.sample.X))[:COUNTED_ROWS])
+    part = filled(problem.sample.take(some))
+    inducing, scores = choose_inducing(part.X, FEATURES, rng), []
+    for K in range(1, len(functions) + 1):
+        rows = Rows.of(part, np.zeros((len(some), K + bool(clutter))))
+        found = mixtures(rows, K, inducing, rng, tries=COUNTED_TRIES, improved=0)
+        scores.append(found[0].score)
+    # Two functions are tried at least: how they differ may escape the regressions.
+    best = max(int(np.argmax(scores)), 1)
+    near = np.array(scores[: best + 2]) > scores[best] - DECISIVE
+    count = 1 + int(np.flatnonzero(near)[-1])
+    return problem._replace(priors=(*functions[:count], *clutter))

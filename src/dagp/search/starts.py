@@ -13,17 +13,24 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from dagp.core.typing import Float, Int
+from dagp.inference.inducing import choose_inducing, k_means
+from dagp.inference.missing import filled
+from dagp.inference.problem import Problem, Start
 from dagp.inference.standardize import Sample, label_log_mask
-from dagp.search.factory import Problem, Start
-from dagp.search.inducing import choose_inducing, k_means
-from dagp.search.missing import filled
-from dagp.search.modal import WIDTH, closeness, modal_regression, random_basis
 from dagp.search.regressions import FEATURES, Mixture, Rows, mixtures
+from dagp.search.settings import SAME
+from dagp.search.solution import agreement
 from dagp.search.tracking import follow
-from dagp.search.usage import agreement
 
 Members = Float[np.ndarray, "N F"]
 """Membership of each point in each function; the rest to one belongs to no function."""
+
+TRACKED_POINTS, CONSENSUS_POINTS = 1200, 1000
+"""Most points that these starts look at."""
+CONSENSUS_TRIES = 24
+"""Robust fits from random functions, of which the best one counts."""
+MODE_WIDTH, MODE_STEPS = 0.15, 12
+"""Final kernel width of modal regression, in standardised units, and steps to it."""
 
 
 class Guess(NamedTuple):
@@ -73,21 +80,52 @@ def by_cluster(task: Task, rng: np.random.Generator) -> Guess:
     return Guess(np.eye(task.functions)[nearest])
 
 
+def random_basis(
+    X: Float[np.ndarray, "N D"], lengthscale: float, rng: np.random.Generator
+) -> Float[np.ndarray, "N J"]:
+    """Random Fourier features of a squared exponential kernel."""
+    count = 32 * min(X.shape[1], 2)
+    frequency = rng.standard_normal((X.shape[1], count)) / lengthscale
+    return np.sqrt(2 / count) * np.cos(X @ frequency + rng.uniform(0, 2 * np.pi, count))
+
+
+def closeness(
+    residual: Float[np.ndarray, "N P"], width: float = MODE_WIDTH
+) -> Float[np.ndarray, " N"]:
+    """1 for points on the function, falling to 0 with their distance in units of the width."""
+    return np.exp(-0.5 * np.sum(residual**2, axis=1) / width**2)
+
+
+def modal_regression(
+    A: Float[np.ndarray, "N J"],
+    y: Float[np.ndarray, "N P"],
+    weight: Float[np.ndarray, " N"],
+    rng: np.random.Generator,
+) -> tuple[float, Float[np.ndarray, "J P"]]:
+    """Coefficients of a function along a mode of the data, and the weight of the points on it."""
+    coefficients = rng.standard_normal((A.shape[1], y.shape[1]))
+    for width in np.geomspace(rng.uniform(0.3, 1.0), MODE_WIDTH, MODE_STEPS):
+        near = A * (weight * closeness(y - A @ coefficients, width))[:, None]
+        ridge = 0.05 * width * np.eye(A.shape[1])
+        coefficients = np.linalg.solve(A.T @ near + ridge, near.T @ y)
+    return float(weight @ closeness(y - A @ coefficients)), coefficients
+
+
 def by_consensus(task: Task, rng: np.random.Generator) -> Guess:
     """By modal regression: the best of several robust fits, one function after the other.
 
     This finds signals even where most points are clutter.
     """
-    some = np.sort(rng.permutation(len(task.sample.X))[:_CONSENSUS_POINTS])
+    some = np.sort(rng.permutation(len(task.sample.X))[:CONSENSUS_POINTS])
     basis = random_basis(task.sample.X, rng.uniform(0.3, 0.6) * task.sample.X.shape[1] ** 0.5, rng)
     A, y = basis[some], task.sample.y[some]
     left, squares = task.sample.weight[some], []
     for _ in range(task.functions):
-        tries = [modal_regression(A, y, left, rng) for _ in range(_CONSENSUS_TRIES)]
+        tries = [modal_regression(A, y, left, rng) for _ in range(CONSENSUS_TRIES)]
         _, coefficients = max(tries, key=lambda found: found[0])
-        left = left * (1 - closeness(y - A @ coefficients, 2 * WIDTH))
+        left = left * (1 - closeness(y - A @ coefficients, 2 * MODE_WIDTH))
         squares.append(np.sum((task.sample.y - basis @ coefficients) ** 2, axis=1))
-    members = np.exp(-0.5 * np.stack(squares, axis=1) / (2 * WIDTH) ** 2)
+    members = np.exp(-0.5 * np.stack(squares, axis=1) / (2 * MODE_WIDTH) ** 2)
     return Guess(members / np.maximum(members.sum(axis=1, keepdims=True), 1.0))
 
 
@@ -95,7 +133,7 @@ def by_track(task: Task, rng: np.random.Generator) -> Iterator[Guess]:
     """By tracking curves along a single input, from the left and from the right in turn."""
     x, y = task.sample.X[:, 0], task.sample.y
     while True:
-        some = np.sort(rng.permutation(len(x))[:_TRACKED_POINTS])
+        some = np.sort(rng.permutation(len(x))[:TRACKED_POINTS])
         some = some[np.argsort(x[some], kind="stable")]
         for tracks in follow(x[some], y[some], task.functions, task.clutter, rng):
             member = np.full(len(x), -1)
@@ -117,7 +155,7 @@ def by_regression(task: Task, rng: np.random.Generator, *, affine: bool = False)
     inducing = choose_inducing(sample.X, FEATURES, rng)
     for found in mixtures(rows, K, inducing, rng, affine=affine):
         members = found.responsibilities(rows)
-        if all(agreement(members, other, sample.weight) < _DISTINCT for other in known):
+        if all(agreement(members, other, sample.weight) < SAME for other in known):
             known.append(members)
             yield _regression_guess(found, members[:, :K])
 
@@ -127,13 +165,6 @@ def _regression_guess(found: Mixture, members: Members) -> Guess:
     if len(found.basis.inducing) == 0:
         return Guess(members, noise_std=noise)
     return Guess(members, float(np.exp(np.mean(np.log(found.basis.lengthscale)))), noise)
-
-
-_TRACKED_POINTS = 1200
-_DISTINCT = 0.95
-"""Share of equally assigned data from which two proposals count as the same."""
-_CONSENSUS_POINTS = 1000
-_CONSENSUS_TRIES = 24
 
 
 def _again(make: Callable[[Task, np.random.Generator], Guess]) -> Kind:

@@ -20,11 +20,10 @@ from scipy.special import softmax
 from dagp.core.sharding import to_host
 from dagp.core.typing import Float, Int
 from dagp.inference.standardize import FORBIDDEN, label_log_mask
-from dagp.inference.train import State
 from dagp.model.process import LOG_2PI
 from dagp.model.sparse_gp import Projection
-from dagp.search.factory import Problem
-from dagp.search.moves import Proposal, View
+from dagp.search.moves import higher
+from dagp.search.trial import Proposal, View
 
 ROWS = 300
 """Most rows that take part; the others go where the functions then predict them."""
@@ -189,45 +188,45 @@ def reassigned(
     return state.log_joint(functions)
 
 
-def assign_windows_again(problem: Problem, state: State, seen: View) -> Iterator[Proposal]:
+def assign_windows_again(view: View) -> Iterator[Proposal]:
     """A proposal for a trained model whose functions have normal noise and a single layer."""
-    N, K = seen.responsibilities.shape
-    if len(seen.used) + seen.clutter.any() < 2 or len(seen.normal) < len(seen.smooth):
+    N, K = view.responsibilities.shape
+    if len(view.used) + view.clutter.any() < 2 or len(view.normal) < len(view.smooth):
         return
-    functions, found = _regressions(problem, state, seen), None
-    outside = seen.responsibilities[:, seen.clutter].sum(axis=1)
-    shares = np.column_stack([seen.responsibilities[:, seen.smooth], outside])
+    functions, found = _regressions(view), None
+    outside = view.responsibilities[:, view.clutter].sum(axis=1)
+    shares = np.column_stack([view.responsibilities[:, view.smooth], outside])
     # Of outputs near the ends of floating point, squares may overflow.
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
         member, rng = shares.argmax(axis=1), np.random.default_rng(0)
-        found = reassigned(functions, problem.sample.X, member, rng)
+        found = reassigned(functions, view.sample.X, member, rng)
     if found is None or not np.all(np.isfinite(found)):
         return
     shares, proposed = softmax(found, axis=1), np.zeros((N, K))
-    proposed[:, seen.smooth] = shares[:, :-1]
-    if seen.clutter.any():
-        among = softmax(seen.log_joint[:, seen.clutter], axis=1)
-        proposed[:, seen.clutter] = shares[:, -1:] * among
-    yield Proposal("assign windows again", frozenset(range(K)), proposed)
+    proposed[:, view.smooth] = shares[:, :-1]
+    if view.clutter.any():
+        among = softmax(view.log_joint[:, view.clutter], axis=1)
+        proposed[:, view.clutter] = shares[:, -1:] * among
+    yield Proposal("assign windows again", frozenset(range(K)), proposed, higher(view))
 
 
-def _regressions(problem: Problem, state: State, seen: View) -> Regressions:
-    sample, N = problem.sample, len(problem.sample.X)
+def _regressions(view: View) -> Regressions:
+    sample, state, N = view.home.problem.sample, view.home.state, len(view.sample.X)
     found: dict[int, Projection] = {}
-    for group, members in zip(seen.projections, state.model.members, strict=True):
+    for group, members in zip(view.projections, state.model.members, strict=True):
         if group is not None:
             parts = [to_host(part).astype(np.float64) for part in group]
             found |= {k: Projection(*(part[i] for part in parts)) for i, k in enumerate(members)}
-    basis = np.array([found[k].basis[:, :N] for k in seen.smooth])
-    mean = np.array([found[k].mean[:N].T for k in seen.smooth])
-    residual = np.array([found[k].residual[None, :N] for k in seen.smooth])
-    noise = seen.noise_std[seen.smooth, :, None] ** 2 + residual
+    basis = np.array([found[k].basis[:, :N] for k in view.smooth])
+    mean = np.array([found[k].mean[:N].T for k in view.smooth])
+    residual = np.array([found[k].residual[None, :N] for k in view.smooth])
+    noise = view.noise_std[view.smooth, :, None] ** 2 + residual
     noise = np.clip(noise / np.maximum(sample.weight, PRECISE), PRECISE, UNKNOWN)
     noise = np.where(np.isnan(sample.y.T), UNKNOWN, noise)
     assert state.gate is not None
-    weights = to_host(state.gate.log_weights)[:N] + label_log_mask(sample.labels, len(seen.means))
+    weights = to_host(state.gate.log_weights)[:N] + label_log_mask(sample.labels, len(view.means))
     other = np.full(N, FORBIDDEN)
-    if seen.clutter.any():
-        other = seen.log_joint[:, seen.clutter].max(axis=1)
-    away = seen.sample.y.T - mean
-    return Regressions(basis, noise, away, np.column_stack([weights[:, seen.smooth], other]))
+    if view.clutter.any():
+        other = view.log_joint[:, view.clutter].max(axis=1)
+    away = view.sample.y.T - mean
+    return Regressions(basis, noise, away, np.column_stack([weights[:, view.smooth], other]))

@@ -1,4 +1,4 @@
-"""Model factory: from a problem (data and priors) and a start to a model."""
+"""Problem: standardised data and priors, and the models that are built from them."""
 
 from typing import Any, NamedTuple
 
@@ -59,14 +59,11 @@ class Problem(NamedTuple):
         return all(prior.clutter or is_plain(prior) for prior in self.priors)
 
     @property
-    def noise_gps_alone(self) -> bool:
-        """Whether noise GPs are all that `deepened` adds. With other inducing inputs, steps on
-        every q then find the same functions again."""
-        functions = [prior for prior in self.priors if not prior.clutter]
-        single = all(type(prior) is GP for prior in functions)
+    def single_layers(self) -> bool:
+        """Whether all functions have one layer. With other inducing inputs, steps on every q then
+        find the same functions again."""
         gate = self.gate is None or self.gate == "constant" or type(self.gate) is GP
-        varying = any(getattr(prior, "noise_gp", None) is not None for prior in functions)
-        return single and gate and varying
+        return gate and all(prior.clutter or type(prior) is GP for prior in self.priors)
 
 
 class Start(NamedTuple):
@@ -74,15 +71,10 @@ class Start(NamedTuple):
 
     kind: str
     responsibilities: Float[np.ndarray, "N K"]
-    lengthscale: float
-    noise_std: float
+    lengthscale: float = 0.6
+    noise_std: float = 0.1
     uniform: bool = False
     """Whether clutter of unknown shape starts as uniform."""
-
-    @staticmethod
-    def of(kind: str, responsibilities: Float[np.ndarray, "N K"]) -> "Start":
-        """A start for parts that begin anew beside a trained model."""
-        return Start(kind, responsibilities, lengthscale=0.6, noise_std=0.1)
 
 
 def build_context(problem: Problem, start: Start) -> BuildContext:

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from dagp.core.typing import Int
+from dagp.inference.missing import filled
 from dagp.inference.standardize import Sample
-from dagp.search.missing import filled
 
 SEARCH_ROWS = 2000
 """Least size of a subsample."""

@@ -9,12 +9,14 @@ or they may be errors of readings, smaller than clutter claims. The ELBO cannot 
 knows is wrong here: normal noise and this clutter. Cross-validation can (`left_out_error`).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dagp.core.sharding import to_host
 from dagp.core.typing import Bool, Float
 from dagp.inference.exact import Exact
-from dagp.search.factory import Problem
+from dagp.inference.standardize import Sample
 
 _WIDTHS = 40
 """Widths of the errors that are tried, from that of the noise to that of clutter."""
@@ -25,7 +27,9 @@ _LEAST_SHARE = 1e-8
 """Least share of the precision at a row that the other rows have, by rounding."""
 
 
-def unlike_clutter(problem: Problem, solution: Exact) -> Bool[np.ndarray, " N"]:
+def unlike_clutter(
+    sample: Sample, clutters: Sequence[bool], solution: Exact
+) -> Bool[np.ndarray, " N"]:
     """Rows of clutter that are rather errors around the function, of a width of their own.
 
     Outputs of clutter rows are a mixture of clutter and of errors with a common variance, whose
@@ -33,13 +37,13 @@ def unlike_clutter(problem: Problem, solution: Exact) -> Bool[np.ndarray, " N"]:
     its two parameters cost (BIC), rows that are more likely errors are returned. There is one
     function, and one clutter process; else no row is. Nor is one that the user says is clutter.
     """
-    clutter, size = np.array(problem.clutter), len(problem.sample.X)
+    clutter, size = np.array(clutters), len(sample.X)
     found = to_host(solution.responsibilities)[:size]
-    rows = (found @ clutter > 0.5) & (problem.sample.labels < 0)
+    rows = (found @ clutter > 0.5) & (sample.labels < 0)
     known = solution.given
     if clutter.sum() != 1 or len(clutter) != 2 or known is None or not rows.any():
         return np.zeros(size, bool)
-    sample = problem.sample.take(rows)
+    sample = sample.take(rows)
     log_density = to_host(known.density)[:size][rows] @ clutter
     mean, variance = (to_host(part)[:size][rows] for part in known.functions[0])
     likely = _errors(sample.y - mean, variance, log_density, sample.weight)
@@ -48,17 +52,17 @@ def unlike_clutter(problem: Problem, solution: Exact) -> Bool[np.ndarray, " N"]:
     return returned
 
 
-def left_out_error(problem: Problem, solution: Exact, rows: Bool[np.ndarray, " N"]) -> float:
+def left_out_error(sample: Sample, solution: Exact, rows: Bool[np.ndarray, " N"]) -> float:
     """Mean absolute error of the function at these rows, each predicted from all the others."""
     assert solution.given is not None
     mean, variance = (to_host(part)[: len(rows)][rows] for part in solution.given.functions[0])
     precision = to_host(solution.given.precisions[0])[: len(rows)][rows]
-    y = problem.sample.y[rows]
+    y = sample.y[rows]
     there = ~np.isnan(y)
     # The posterior is the product of the prediction by the others and of what the row says.
     others = np.maximum(1 - precision * variance, _LEAST_SHARE)
     error = np.abs(np.where(there, y - mean, 0.0)) / others
-    weight = problem.sample.weight[rows, None] * there
+    weight = sample.weight[rows, None] * there
     return float(np.sum(weight * error) / np.sum(weight))
 
 

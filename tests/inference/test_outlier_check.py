@@ -1,14 +1,12 @@
 """Rows of clutter that are rather errors around the function."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from dagp.inference.exact import Exact, Given
+from dagp.inference.outlier_check import left_out_error, unlike_clutter
 from dagp.inference.standardize import Sample
 from dagp.model.sparse_gp import Marginals
-from dagp.search.criticism import left_out_error, unlike_clutter
 
 N = 60
 RANGE = 8.0
@@ -27,10 +25,13 @@ def solution(residual, share=0.9, functions=1):
     flat = Marginals(np.zeros_like(y), np.full_like(y, 1e-4))
     density = np.full((N, functions + 1), -np.sum(~np.isnan(y[0])) * np.log(RANGE))
     sample = Sample(np.zeros((N, 2)), y, np.ones(N), np.full(N, -1))
-    problem = SimpleNamespace(sample=sample, clutter=(False,) * functions + (True,))
-    model = None
-    return problem, Exact(
-        model, found, 0.0, Given((flat,) * functions, density, (np.ones_like(y),) * functions)
+    model, clutter = None, (False,) * functions + (True,)
+    return (
+        sample,
+        clutter,
+        Exact(
+            model, found, 0.0, Given((flat,) * functions, density, (np.ones_like(y),) * functions)
+        ),
     )
 
 
@@ -55,28 +56,28 @@ def test_both_are_told_apart():
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
 def test_the_unit_does_not_matter(scale):
     residual = np.r_[0.1 * RNG.standard_normal(8), RNG.uniform(2, 4, 12)]
-    problem, own = solution(residual)
+    sample, clutter, own = solution(residual)
     mean, variance = own.given.functions[0]
     flat = Marginals(scale * mean, scale**2 * variance)
     given = Given((flat,), own.given.density - np.log(scale), own.given.precisions)
-    problem.sample = problem.sample._replace(y=scale * problem.sample.y)
-    near = unlike_clutter(problem, own._replace(given=given))
+    sample = sample._replace(y=scale * sample.y)
+    near = unlike_clutter(sample, clutter, own._replace(given=given))
     assert np.array_equal(np.flatnonzero(near), np.arange(8))
 
 
 def test_several_outputs_and_missing_ones():
     residual = 0.1 * RNG.standard_normal((10, 2))
-    problem, own = solution(residual)
-    problem.sample.y[3, 1] = np.nan
-    assert np.array_equal(np.flatnonzero(unlike_clutter(problem, own)), np.arange(10))
+    sample, clutter, own = solution(residual)
+    sample.y[3, 1] = np.nan
+    assert np.array_equal(np.flatnonzero(unlike_clutter(sample, clutter, own)), np.arange(10))
 
 
 def test_one_function_and_one_clutter_process_only():
     near = 0.1 * RNG.standard_normal(10)
     assert not unlike_clutter(*solution(near, functions=2)).any()
     assert not unlike_clutter(*solution(near, share=0.4)).any()
-    problem, own = solution(near)
-    assert not unlike_clutter(problem, own._replace(given=None)).any()
+    sample, clutter, own = solution(near)
+    assert not unlike_clutter(sample, clutter, own._replace(given=None)).any()
 
 
 def test_left_out_errors_are_those_of_fits_without_the_row():
@@ -89,13 +90,13 @@ def test_left_out_errors_are_those_of_fits_without_the_row():
     given = Given((q,), np.zeros((3, 2)), (np.full((3, 1), precision),))
     own = Exact(None, np.ones((3, 2)), 0.0, given)
     others = precision * (y.sum() - y[:, 0]) / (prior + 2 * precision)
-    problem = SimpleNamespace(sample=sample)
     for rows in ([True, True, True], [False, True, True]):
         expected = np.mean(np.abs(y[:, 0] - others)[rows])
-        assert np.isclose(left_out_error(problem, own, np.array(rows)), expected)
+        assert np.isclose(left_out_error(sample, own, np.array(rows)), expected)
 
 
 def test_rows_that_the_user_says_are_clutter_are():
-    problem, own = solution(0.1 * RNG.standard_normal(10))
-    problem.sample.labels[:4] = 1
-    assert np.array_equal(np.flatnonzero(unlike_clutter(problem, own)), np.arange(4, 10))
+    sample, clutter, own = solution(0.1 * RNG.standard_normal(10))
+    sample.labels[:4] = 1
+    near = unlike_clutter(sample, clutter, own)
+    assert np.array_equal(np.flatnonzero(near), np.arange(4, 10))

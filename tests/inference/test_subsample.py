@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dagp.inference.standardize import Sample
-from dagp.search.subsample import subsample
+from dagp.inference.subsample import subsample
 
 
 def sample_of(X, y, labels=None):
