@@ -1,8 +1,8 @@
 """Data sets on which the search is recorded and its parts are judged (`record.py`).
 
 ``frozen`` are sixty data sets of every kind of model that `DAGP` and `RobustGPR` fit: they show
-what a change of the search changes. ``held`` are kinds and seeds of data that had no part in the design
-of the search: hysteresis loops, pumps, regimes behind a wall, tracks in the plane, quantised and
+what a change of the search changes. ``held`` are kinds and seeds of data that had no part in its
+design: hysteresis loops, pumps, regimes behind a wall, tracks in the plane, quantised and
 rough functions, fans, parallel curves, clutter of 5 to 60 %, spare processes, noise GPs.
 """
 

@@ -118,6 +118,10 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         Its history.
     confidence_ : float
         Probability that the association is the best one; NaN if only one start was made.
+    joints_ : list of dict
+        Where two processes may have been exchanged at little cost, as beyond a gap of the input:
+        the pair, the value of a single input ``"beyond"`` which (NaN with several), the ``"share"``
+        of the data that would change its process, and the ``"log_odds"`` against the exchange.
     log_stds_ : list of dict
         For each process, standard deviations of the logarithms of ``"noise_std"``,
         ``"lengthscale"`` and ``"variance"``; empty where they were taken as known.
@@ -159,6 +163,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
     lower_bound_: float
     lower_bounds_: Float[np.ndarray, " steps"]
     confidence_: float
+    joints_: list[dict[str, Any]]
     log_stds_: list[dict[str, np.ndarray]]
     restarts_: list[dict[str, Any]]
     alternatives_: "list[DAGP]"

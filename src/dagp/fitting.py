@@ -18,6 +18,7 @@ from dagp.core.random import as_random_state
 from dagp.core.sharding import from_leader, to_host
 from dagp.core.version import __version__
 from dagp.describe.progress import following
+from dagp.describe.summary import joint_sentence
 from dagp.files import modelfile
 from dagp.files.agreement import check_workers_agree
 from dagp.inference.concrete import Concrete
@@ -162,6 +163,7 @@ def _fit(
     trained = jax.tree.map(np.asarray, result.state.model)
     estimator.stream_ = Stream.after(trained, float(rows.weight.sum()))
     estimator.confidence_ = found.verdict.confidence
+    estimator.joints_ = _joints(found, data)
     estimator.restarts_ = [s.record() for s in ranked(found.pool)]
     # Responsibilities of rivals that were searched on a subsample are evaluated for all rows.
     known = data
@@ -268,7 +270,7 @@ def _alternative(
     result = searched.result()
     _read_off(other, given, rows, result, read)
     other.lower_bounds_, other.n_iter_ = result.trace, searched.steps
-    other.confidence_ = np.nan
+    other.confidence_, other.joints_ = np.nan, []
     other.restarts_, other.alternatives_ = [searched.record()], []
     return other
 
@@ -283,12 +285,29 @@ def _batch_size(estimator: "DAGP", rows: int) -> int | None:
     return BATCH_ROWS
 
 
+def _joints(found: Found, data: Prepared) -> list[dict[str, Any]]:
+    """The joints of a solution, in the user's units."""
+    unit, centre = data.units.x_unit[0], data.units.x_centre[0]
+    return [
+        {
+            "processes": joint.processes,
+            "beyond": float(joint.at * unit + centre),
+            "share": joint.share,
+            "log_odds": joint.log_odds,
+        }
+        for joint in found.verdict.joints
+    ]
+
+
 def _doubt(estimator: "DAGP", found: Found, data: Prepared, given: GivenRows) -> str:
     """What is wrong with a fit of low confidence, and what to do about it."""
     message = (
         f"The association may not be the best one (confidence {estimator.confidence_:.2f}, from "
-        f"{len(found.pool)} starts). Increase n_init"
+        f"{len(found.pool)} starts). "
     )
+    if estimator.joints_:
+        return message + " ".join(map(joint_sentence, estimator.joints_))
+    message += "Increase n_init"
     if not found.verdict.rows:
         return message + "."
     rows = [given.name(int(np.argmax(data.inverse == r))) for r in found.verdict.rows]

@@ -15,7 +15,7 @@ from dagp.core.log import lines_shown, logger
 from dagp.describe.progress import following
 from dagp.inference.train import Progress
 
-STEPS = [Progress("race 1", 0, 25, -50.0), Progress("train", 2, 100, -12.345)]
+STEPS = [Progress("race", 0, 25, -50.0), Progress("train", 2, 100, -12.345)]
 LINE = "train: start 2, step 100, ELBO -12.35"
 
 
@@ -50,7 +50,7 @@ def test_verbose_prints_without_any_configuration(capsys):
     with handlers():
         DAGP(1, verbose=1, **quick).fit(data.X, data.y)
     shown = capsys.readouterr()
-    assert re.match(r"race 1: start 0, step \d+, ELBO -?\d+\.\d\d\n", shown.out)
+    assert re.match(r"race: start 0, step \d+, ELBO -?\d+\.\d\d\n", shown.out)
     assert not shown.err
     with handlers():
         DAGP(1, **quick).fit(data.X, data.y)

@@ -1,7 +1,6 @@
 """Cholesky factors with adaptive jitter, their derivatives, and triangular algebra."""
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +16,9 @@ _LEVELS = 9
 """Jitter levels: each ten times the last, from `smallest_jitter`, until the factor is finite."""
 _TOGETHER = (3, 6, _LEVELS - 1)
 """Powers of ten, above the smallest jitter, that `_try_jitters_together` tries after the first."""
-_BLOCKS = 4
-"""Column blocks of `inverse_from`; more save little, and take longer to compile."""
+_LEAST_BLOCK = 128
+"""Size from which `inverse_from` divides a factor; smaller blocks save little, and take longer to
+compile."""
 
 
 def smallest_jitter(dtype: np.dtype) -> float:
@@ -163,19 +163,21 @@ def inverse_factor(lower: Factor) -> Factor:
     return solve_triangular(lower, identity, lower=True)
 
 
-def inverse_from(inverse: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """``AᵀA`` of a lower triangular matrix: the inverse of a matrix, from that of its factor.
-
-    Column blocks above the diagonal, of rows that are not zero: a third of all products.
-    """
-    size = inverse.shape[-1]
-    edges = np.linspace(0, size, _BLOCKS + 1).astype(int)
-    columns = [
-        jnp.pad(inverse[low:, :high].T @ inverse[low:, low:high], ((0, size - high), (0, 0)))
-        for low, high in itertools.pairwise(edges)
-    ]
-    upper = jnp.triu(jnp.concatenate(columns, axis=1))
-    return upper + jnp.triu(upper, 1).T
+def inverse_from(lower: Factor) -> tuple[Float[Array, "M M"], Float[Array, "M M"]]:
+    """``L⁻ᵀ``, and the inverse of ``L Lᵀ``, by blocks: products with nothing but zeros are left
+    out, and no left factor is transposed, which takes XLA twice as long."""
+    size = len(lower)
+    if size <= _LEAST_BLOCK:
+        upper = inverse_factor(lower).T
+        return upper, upper @ upper.T
+    half = size // 2
+    (first, above), (last, below) = (
+        inverse_from(lower[part, part]) for part in (slice(half), slice(half, size))
+    )
+    corner = -(first @ lower[half:, :half].T) @ last
+    upper = jnp.block([[first, corner], [jnp.zeros_like(corner.T), last]])
+    aside = corner @ last.T
+    return upper, jnp.block([[above + corner @ corner.T, aside], [aside.T, below]])
 
 
 def log_det(lower: Factor) -> Float[Array, "*batch"]:

@@ -1,7 +1,8 @@
 """Summary of a fitted model as text and HTML tables."""
 
 import html as _html
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -137,6 +138,19 @@ def _where(model: "DAGP", process: "FittedProcess") -> str:
     return ", ".join(f"{digits(grid[a, 0])} to {digits(grid[b, 0])}" for a, b in spans)
 
 
+def joint_sentence(joint: Mapping[str, Any]) -> str:
+    """Where two processes may have been exchanged, and what the evidence says of it."""
+    i, j = joint["processes"]
+    where = "in a part of the inputs"
+    if np.isfinite(joint["beyond"]):
+        where = f"beyond {digits(joint['beyond'])}"
+    odds = np.exp(max(joint["log_odds"], 0.0))
+    return (
+        f"Processes {i} and {j} may have been exchanged {where}, where {joint['share']:.0%} of the "
+        f"rows would change hands: odds {odds:.2g} to 1 against it; a label of a row there decides."
+    )
+
+
 def headline(model: "DAGP") -> str:
     """The fit in one sentence."""
     used = int(np.sum(model.active_))
@@ -187,7 +201,12 @@ def starts(model: "DAGP") -> list[tuple[str, ...]]:
 
 def text(model: "DAGP", verbose: bool = False) -> str:
     """The summary as plain text, with a table of the starts if `verbose`."""
-    parts = [headline(model), "", *_aligned(COLUMNS, rows(model))]
+    parts = [
+        headline(model),
+        *map(joint_sentence, model.joints_),
+        "",
+        *_aligned(COLUMNS, rows(model)),
+    ]
     if encoded := model.columns_.describe():
         parts += ["", *encoded]
     if verbose:
@@ -210,7 +229,8 @@ def html(model: "DAGP") -> str:
     )
     return (
         f"<div><p>{_html.escape(headline(model))}</p>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        + "".join(f"<p>{_html.escape(joint_sentence(joint))}</p>" for joint in model.joints_)
+        + f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         + "".join(f"<p>{_html.escape(line)}</p>" for line in model.columns_.describe())
         + "</div>"
     )

@@ -34,6 +34,7 @@ FITTED = {
     "feature_names_in_": np.ndarray,
     "flat_": bool,
     "index_": np.ndarray,
+    "joints_": list,
     "log_stds_": list,
     "lower_bound_": float,
     "lower_bounds_": np.ndarray,
@@ -51,6 +52,7 @@ _NOT_ALWAYS = {
     "columns_",
     "confidence_",
     "feature_names_in_",
+    "joints_",
     "log_stds_",
     "stream_",
     "target_names_",
@@ -100,6 +102,7 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     _check_names("feature_names_in_", getattr(estimator, "feature_names_in_", None), U)
     _check_names("target_names_", estimator.target_names_, P)
     _check_starts(estimator.restarts_)
+    _check_joints(getattr(estimator, "joints_", []), K)
     _check_log_stds(getattr(estimator, "log_stds_", None), K)
     _require(
         posterior.dtype in DTYPES, f"dtype must be one of {DTYPES}, got {quoted(posterior.dtype)}"
@@ -117,6 +120,16 @@ def check_estimator(estimator: "DAGP", weights: list[float]) -> None:
     _require(len(posterior.associations()) <= most, "every association must have an alternative")
     if (stream := getattr(estimator, "stream_", None)) is not None:
         _check_stream(stream, posterior)
+
+
+def _check_joints(found: list[Any], K: int) -> None:
+    for joint in found:
+        names = {"processes", "beyond", "share", "log_odds"}
+        right = isinstance(joint, dict) and set(joint) == names
+        right = right and all(isinstance(joint[n], float) for n in names - {"processes"})
+        right = right and len(joint["processes"]) == 2 and 0 <= joint["share"] <= 1
+        right = right and all(isinstance(k, int) and 0 <= k < K for k in joint["processes"])
+        _require(right, "joints_ must hold pairs of processes, a value, a share and log odds")
 
 
 def _check_log_stds(found: Any, K: int) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MODEL, CHECKPOINT = "model", "checkpoint"
 _RUN_SETTINGS = ("callbacks", "verbose", "progress", "checkpoint", "checkpoint_every", "resume")
 """Settings of a single run, which are not saved."""
-PROCEDURE = "0.3.0"
+PROCEDURE = "0.4.0"
 """Version of the sequence of training runs; a checkpoint of another one cannot be resumed."""
 
 
@@ -201,6 +201,7 @@ def _complete(estimator: "DAGP", fitted: Mapping[str, Any]) -> None:
     if "used_mask_" not in fitted:
         estimator.used_mask_ = np.full(rows, True)
     estimator.confidence_ = fitted.get("confidence_", np.nan)
+    estimator.joints_ = fitted.get("joints_", [])
     estimator.target_names_ = fitted.get("target_names_")
     estimator.log_stds_ = fitted.get("log_stds_", [{} for _ in range(len(estimator.active_))])
     if "columns_" not in fitted:

@@ -8,9 +8,12 @@ below one,
 
 It equals the ELBO of `elbo` with all inputs as inducing inputs, at a fraction of the cost: one
 Cholesky factor per evaluation. Hyperparameters follow L-BFGS on it, responsibilities and gate are
-updated in between.
+updated in between, and L-BFGS keeps the curvature it knows: begun anew after each update, it needs
+several times as many evaluations.
 """
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,12 +21,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from dagp.core.gc import gc_paused
 from dagp.core.linalg import (
     cholesky_positive_definite,
-    inverse_factor,
     inverse_from,
     smallest_jitter,
 )
@@ -34,20 +35,34 @@ from dagp.inference.elbo import responsibilities
 from dagp.model.association import Batch, DataAssociation, apply_labels
 from dagp.model.gp import GPProcess
 from dagp.model.noise_shapes import GaussianShape
-from dagp.model.parameters import log_prior, parameters_of, trainable
+from dagp.model.parameters import log_prior, trainable
 from dagp.model.process import LOG_2PI, Process, observed
 from dagp.model.sparse_gp import Marginals, SparseGP
 
 ROUNDS = 20
 """Most times that hyperparameters and responsibilities are updated in turn."""
-EVALUATIONS = 15
+EVALUATIONS = 10
 """Of the ELBO, for the hyperparameters, between two updates of the responsibilities."""
-_FARTHEST = 100.0
-"""How far the logarithm of a hyperparameter may move in between. The line search of L-BFGS may
-overshoot where a length scale no longer matters, and what is so large overflows when squared."""
+REACH = 0.25
+"""How far the logarithm of a hyperparameter may move in a step. The first steps of L-BFGS know no
+curvature and overshoot: a length scale far beyond the data, or far below their distances, has no
+derivative any more, and the function has lost this input for good. With twice as much, the ELBO of
+functions with fine details ends lower."""
+_MEMORY = 20
+"""Steps that L-BFGS remembers."""
+_LEAST_GAIN = 1e-4
+_SHORTER = 0.3
+"""Share of the gain that the slope promises with which a step is taken, and otherwise the share of
+it that is tried next."""
+_BLOCK = 64
+"""Rows of a covariance that are computed at a time: their arrays fit into a core's cache."""
 _GATE_STEPS = 8
 _GATE_RATE = 0.5
 """Natural-gradient steps of the gate in an update of the responsibilities, and their size."""
+
+
+Curvature = tuple[tuple[np.ndarray, np.ndarray], ...]
+"""The last steps of hyperparameters, and how much the slope fell along them."""
 
 
 class Given(NamedTuple):
@@ -68,6 +83,8 @@ class Exact(NamedTuple):
     bound: float = -np.inf
     given: "Given | None" = None
     """What the last update of the responsibilities was made from."""
+    curvature: Curvature = ()
+    """Where the hyperparameters came from."""
 
 
 def applies(model: DataAssociation) -> bool:
@@ -81,25 +98,37 @@ def applies(model: DataAssociation) -> bool:
 
 
 @jax.custom_vjp
-def log_evidence(B: Float[Array, "N N"], target: PerPoint) -> Scalar:
-    """``−½ tᵀ B⁻¹ t − ½ log |B|``."""
-    return _log_evidence(B, target)[0]
+def log_evidence(K: Float[Array, "N N"], root: PerPoint, residual: PerPoint) -> Scalar:
+    """``−½ tᵀ B⁻¹ t − ½ log |B|``, where t is ``√W y``."""
+    return _log_evidence(K, root, residual)[0]
 
 
-def _log_evidence(B: Float[Array, "N N"], target: PerPoint) -> tuple[Scalar, Any]:
-    lower = cholesky_positive_definite(B)
-    inverse = inverse_factor(lower)
-    white = inverse @ target
+def _log_evidence(K: Float[Array, "N N"], root: PerPoint, residual: PerPoint) -> tuple[Scalar, Any]:
+    lower = cholesky_positive_definite(_weighted_covariance(K, root))
+    upper, inverse = inverse_from(lower)
+    white = (root * residual) @ upper
     value = -0.5 * jnp.sum(white**2) - jnp.sum(jnp.log(jnp.diagonal(lower)))
-    return value, (inverse, inverse.T @ white)
+    return value, (inverse, upper @ white, root, residual)
 
 
-def _log_evidence_gradient(known: Any, slope: Scalar) -> tuple[Float[Array, "N N"], PerPoint]:
-    inverse, solved = known
-    return 0.5 * slope * (jnp.outer(solved, solved) - inverse_from(inverse)), -slope * solved
+def _log_evidence_gradient(
+    known: Any, slope: Scalar
+) -> tuple[Float[Array, "N N"], PerPoint, PerPoint]:
+    inverse, solved, root, residual = known
+    outer = jnp.outer(root * solved, root * solved)
+    of_covariance = 0.5 * slope * (outer - root[:, None] * root * inverse)
+    # From B⁻¹ B = I and B B⁻¹ t = t: the covariance need not be kept.
+    of_scale = solved * (root * residual - solved) - 1 + jnp.diagonal(inverse)
+    of_root = jnp.where(root > 0, of_scale / root, 0.0) - solved * residual
+    return of_covariance, slope * of_root, -slope * root * solved
 
 
 log_evidence.defvjp(_log_evidence, _log_evidence_gradient)
+
+
+def _weighted_covariance(K: Float[Array, "N N"], root: PerPoint) -> Float[Array, "N N"]:
+    """``B``."""
+    return jnp.eye(len(K), dtype=K.dtype) + root[:, None] * root * K
 
 
 def _weighted(
@@ -119,21 +148,26 @@ def _covariance(process: Any, batch: Batch) -> Float[Array, "N N"]:
     With the jitter that inducing covariances have: where the noise is smaller than the rounding of
     the covariance, the ELBO would be arbitrary, and the sparse model that follows would be another.
     """
-    K = process.latent.kernel(batch.X, batch.X)
+
+    @jax.checkpoint
+    def some(rows: Float[Array, "n D"]) -> Float[Array, "n N"]:
+        return process.latent.kernel(rows, batch.X)
+
+    # By blocks, derivatives as well: the temporary arrays of all rows are more memory than
+    # allocators keep, and to get new pages takes longer than to fill them.
+    size, columns = batch.X.shape
+    blocks = batch.X.reshape(-1, math.gcd(size, _BLOCK), columns)
+    K = jax.lax.map(some, blocks).reshape(size, size)
     level = smallest_jitter(K.dtype) * jnp.mean(jnp.diagonal(K))
-    return K + level * jnp.eye(len(K))
+    return K + level * jnp.eye(size)
 
 
 def function_elbo(process: Any, batch: Batch, counts: PerPoint) -> Scalar:
     """The part of the ELBO of one function, with q(f) at its optimum; `counts` are
     responsibilities times weights."""
     root, residual, counted = _weighted(process, batch, counts)
-    K, eye = _covariance(process, batch), jnp.eye(len(batch.X))
-
-    def one(root: Array, residual: Array) -> Scalar:
-        return log_evidence(eye + root[:, None] * root * K, root * residual)
-
-    evidence = jax.vmap(one, in_axes=1)(root, residual)
+    K = _covariance(process, batch)
+    evidence = jax.vmap(log_evidence, in_axes=(None, 1, 1))(K, root, residual)
     noise = jnp.sum(counted * (jnp.log(process.noise_variance()) + LOG_2PI))
     return jnp.sum(evidence) - 0.5 * noise
 
@@ -145,11 +179,10 @@ def function_marginals(process: Any, batch: Batch, counts: PerPoint) -> Marginal
     prior = jnp.diagonal(K)
 
     def one(root: Array, residual: Array) -> tuple[Array, Array]:
-        B = jnp.eye(len(K)) + root[:, None] * root * K
-        inverse = inverse_factor(cholesky_positive_definite(B))
-        explained = inverse @ (root[:, None] * K)
-        mean = explained.T @ (inverse @ (root * residual))
-        return mean, jnp.maximum(prior - jnp.sum(explained**2, axis=0), 0.0)
+        upper, _ = inverse_from(cholesky_positive_definite(_weighted_covariance(K, root)))
+        explained = (K * root) @ upper
+        mean = explained @ ((root * residual) @ upper)
+        return mean, jnp.maximum(prior - jnp.sum(explained**2, axis=1), 0.0)
 
     mean, variance = jax.vmap(one, in_axes=1, out_axes=1)(root, residual)
     return Marginals(process.latent.mean(batch.X) + mean, variance)
@@ -173,7 +206,7 @@ def _processes_elbo(model: DataAssociation, batch: Batch, given: PerProcess) -> 
     return total
 
 
-@program
+@functools.partial(program, emitters=True)
 @gc_paused()
 def _slope(
     model: DataAssociation, batch: Batch, given: PerProcess
@@ -228,44 +261,60 @@ def _update(
 
 
 def maximise(
-    function: Callable[[Any], tuple[Any, Any]], start: Any, evaluations: int, reach: float
-) -> Any:
-    """The best tree of arrays that L-BFGS finds, no number further than `reach` from its start;
-    `function` returns value and gradient."""
-    # Imported here, because it takes long and most fits do without.
-    from scipy.optimize import minimize
+    function: Callable[[Any], tuple[Any, Any]], start: Any, enough: float, curvature: Curvature = ()
+) -> tuple[Any, Curvature]:
+    """The tree of arrays that L-BFGS reaches, and the curvature it has met, beginning with that of
+    a function that was almost the same; `function` returns value and gradient. It ends early where
+    as many steps as the next one would gain less than `enough`."""
+    leaves, tree = jax.tree.flatten(start)
+    edges = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
 
-    flat, unravel = ravel_pytree(start)
-    best: list[Any] = [-np.inf, np.asarray(flat)]
-    lowest = -1e10
+    def shaped(x: np.ndarray) -> Any:
+        parts = zip(leaves, np.split(x, edges), strict=True)
+        return tree.unflatten(part.reshape(leaf.shape).astype(leaf.dtype) for leaf, part in parts)
 
-    def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal lowest
-        value, gradient = function(unravel(jnp.asarray(x)))
-        slope = np.asarray(ravel_pytree(gradient)[0], np.float64)
-        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
-            # Worse than anything before: the line search shortens its step.
-            return -2 * lowest, np.zeros_like(slope)
-        lowest = min(lowest, float(value))
-        if value > best[0]:
-            best[:] = [float(value), np.array(x)]
-        return -float(value), -slope
+    def at(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = function(shaped(x))
+        slope = _flat(gradient)
+        return float(value) if np.all(np.isfinite(slope)) else np.nan, slope
 
-    limits = {"maxfun": evaluations, "maxcor": 20}
-    first = np.asarray(flat, np.float64)
-    box = np.stack([first - reach, first + reach], axis=1)
-    minimize(negative, first, jac=True, method="L-BFGS-B", bounds=box, options=limits)
-    return unravel(jnp.asarray(best[1]))
+    here = _flat(start)
+    value, slope = at(here)
+    step = _step(slope, curvature)
+    for _ in range(EVALUATIONS):
+        promised = slope @ step
+        if not promised > enough / EVALUATIONS:
+            break
+        reached, there = at(here + step)
+        if not reached > value + _LEAST_GAIN * promised:
+            step = _SHORTER * step
+            continue
+        if (slope - there) @ step > 0:
+            curvature = (*curvature, (step, slope - there))[-_MEMORY:]
+        here, value, slope = here + step, reached, there
+        step = _step(slope, curvature)
+    return shaped(here), curvature
 
 
-def _strayed(moving: Any, start: Any) -> bool:
-    """Whether a positive hyperparameter is too far from where it began."""
-    pairs = zip(parameters_of(moving), parameters_of(start), strict=True)
-    return any(
-        np.max(np.abs(np.asarray(now.raw) - np.asarray(before.raw)), initial=0.0) > _FARTHEST
-        for now, before in pairs
-        if now.support == "positive" and now.raw is not None
-    )
+def _flat(tree: Any) -> np.ndarray:
+    """All numbers of a tree of arrays."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)], dtype=np.float64)
+
+
+def _step(slope: np.ndarray, curvature: Curvature) -> np.ndarray:
+    """The step of L-BFGS, no number further than `REACH`."""
+    step, shares = slope, []
+    for moved, bent in reversed(curvature):
+        shares.append((moved @ step) / (moved @ bent))
+        step = step - shares[-1] * bent
+    if curvature:
+        moved, bent = curvature[-1]
+        step = step * (moved @ bent) / (bent @ bent)
+    for (moved, bent), share in zip(curvature, reversed(shares), strict=True):
+        step = step + (share - (bent @ step) / (moved @ bent)) * moved
+    # Cut, all of them move, also those whose slope is small; but the whole may then lead downwards.
+    scaled = step * min(1.0, REACH / np.max(np.abs(step), initial=REACH))
+    return max((np.clip(step, -REACH, REACH), scaled), key=lambda step: slope @ step)
 
 
 def fit_exact(
@@ -273,28 +322,25 @@ def fit_exact(
     batch: Batch,
     tol: float,
     rounds: int = ROUNDS,
-    stop: Callable[[float], bool] = lambda _: False,
-    reach: float = np.inf,
+    report: Callable[[float], None] = lambda _: None,
 ) -> Exact:
     """Hyperparameters by L-BFGS and responsibilities in turn, until a round gains less than `tol`
-    per data point, or the ELBO after it lets `stop` return true. In a round, the logarithm of no
-    hyperparameter moves further than `reach`."""
-    total, best = float(np.sum(to_host(batch.weight))), begun
+    per data point; `report` is told the ELBO after every round."""
+    enough, best = tol * float(np.sum(to_host(batch.weight))), begun
     for _ in range(rounds):
         moving, rest = eqx.partition(best.model, trainable(best.model))
         given = best.responsibilities
 
-        def value(now: Any, start: Any = moving, rest: Any = rest, given: Any = given) -> Any:
-            if _strayed(now, start):
-                return np.nan, now
+        def value(now: Any, rest: Any = rest, given: Any = given) -> Any:
             return _slope(eqx.combine(now, rest), batch, given)
 
-        model = eqx.combine(maximise(value, moving, EVALUATIONS, reach), rest)
-        model, found, bound, decisive = _update(model, batch, given)
+        moving, curvature = maximise(value, moving, enough, best.curvature)
+        model, found, bound, decisive = _update(eqx.combine(moving, rest), batch, given)
         gain = float(bound) - best.bound
         if not gain > 0:
             break
-        best = Exact(model, found, float(bound), decisive)
-        if stop(best.bound) or gain < tol * total:
+        best = Exact(model, found, float(bound), decisive, curvature)
+        report(best.bound)
+        if gain < enough:
             break
     return best

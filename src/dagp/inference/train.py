@@ -84,7 +84,7 @@ class Progress(NamedTuple):
     Attributes
     ----------
     phase : str
-        ``"race 1"``, ``"race 2"``, …, the name of a move, ``"train"`` or ``"batches"``.
+        ``"race"``, the name of a move, ``"train"`` or ``"batches"``.
     start : int
         Index of the start that is training.
     step : int

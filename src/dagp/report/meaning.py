@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dagp.describe.summary import joint_sentence
 from dagp.report.calibration import LEVELS, Calibration, Verdict, verdict
 from dagp.report.case import Case
 from dagp.report.doubts import UNSURE, least_clear
@@ -113,6 +114,13 @@ def _search(case: Case) -> Iterator[Finding]:
     model = case.model
     sure = model.confidence_
     if len(case.model.processes_) < 2:
+        return
+    for joint in model.joints_:
+        yield Finding(
+            joint_sentence(joint),
+            "Find out which process produced one of those rows, and fit again with that as label.",
+        )
+    if model.joints_ and sure < DOUBTED:
         return
     if np.isnan(sure):
         yield Finding(

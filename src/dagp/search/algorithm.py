@@ -6,14 +6,15 @@ again (*confirm*); the best one is trained to its end and gets what it still nee
 ELBO decides throughout.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from dagp.inference.inducing import choose_inducing
 from dagp.inference.minibatch import sweeps
-from dagp.inference.problem import Problem, Resumed, build
+from dagp.inference.problem import Problem, Resumed, Start, build
 from dagp.inference.standardize import Sample
 from dagp.search.exact import is_exact, use_all
 from dagp.search.finish import (
@@ -34,7 +35,7 @@ from dagp.search.settings import LEFT, ROUNDS, SEARCH_INDUCING, UNDECIDED
 from dagp.search.solution import Found, Options, Solution, resumed
 from dagp.search.starts import starts
 from dagp.search.trial import Move, StopSearchError, Trainer, View, climb
-from dagp.search.verdict import judge, rivals
+from dagp.search.verdict import joints, judge, rivals
 from dagp.search.windows import assign_windows_again
 
 MOVES: Sequence[Sequence[Move]] = ((merge, swap, annex), (assign_windows_again,))
@@ -66,8 +67,19 @@ def search(
         else:
             pool.append(resumed(problem, previous, trainer.batch))
         best = best_of(pool, all_rows)
-        found = judge(best, pool, trainer.batch)
-        finish(best, problem, trainer, options, previous is not None)
+        if previous is None and options.amount == "all" and is_exact(problem, best.state.model):
+            found = judge(best, pool, trainer.batch)
+            use_all(best, trainer)
+        else:
+            if options.auto:
+                # Superfluous processes go first: with them, every step would take longer.
+                found = judge(best, pool, trainer.batch)
+                climb(best, [(without_unused,)], trainer)
+            elif previous is None:
+                climb(best, [(partial(all_inducing, problem.inducing),)], trainer)
+            trainer.converge(best, options.max_iter)
+            found = found or judge(best, pool, trainer.batch)
+            finish(best, problem, trainer, options, previous is not None)
     except StopSearchError:
         best = best or max(pool, key=lambda s: s.bound)
         best.status = "stopped"
@@ -76,7 +88,7 @@ def search(
         one.settle(trainer.batch)
     best.fate, trainer = "kept", trainer.on(best.problem)
     best.settle(trainer.batch)
-    close = [best]
+    verdict, close = verdict.doubting(joints(View.of(best, trainer))), [best]
     if options.averaged and all_rows is None and best.status != "stopped":
         close = rivals(best, others, trainer, options.max_iter)
     return Found(close, others, pool, verdict, trainer.batch)
@@ -85,17 +97,20 @@ def search(
 def explore(problem: Problem, trainer: Trainer, options: Options, pool: list[Solution]) -> None:
     """Add solutions to the pool in rounds of starts, until the best one has been found twice."""
 
-    def begun() -> Iterator[Solution]:
-        for start in starts(problem, options.n_init, options.rng):
+    def begun(some: Iterable[Start]) -> Iterator[Solution]:
+        for start in some:
             state, _ = trainer.begin(build(problem, start), start.responsibilities)
             pool.append(Solution(problem, start, state))
             yield pool[-1]
 
     # Superfluous processes divide the data in ways that no two starts share.
     for _ in range(1 if options.auto else ROUNDS):
-        for finalist in race(begun(), trainer):
-            improve(finalist, pool, trainer, MOVES)
-            if options.n_init == 1 or confirmed(pool, trainer):
+        following = starts(problem, options.n_init, options.rng)
+        # Half of the starts are mostly enough.
+        for half in (options.n_init - options.n_init // 2, options.n_init // 2):
+            best, *_ = race(begun(itertools.islice(following, half)), trainer)
+            improve(best, pool, MOVES, trainer)
+            if confirmed(pool) or len(pool) == options.n_init == 1:
                 return
         bounds = sorted((s.bound for s in pool if s.climbed), reverse=True)
         if len(bounds) > 1 and bounds[1] > bounds[0] - UNDECIDED * pool[0].points:
@@ -128,16 +143,6 @@ def finish(
         if climb(best, [finishers], trainer):
             trainer.converge(best, steps)
 
-    if options.amount == "all" and not resumed and is_exact(problem, best.state.model):
-        use_all(best, trainer)
-        return
-    # Superfluous processes go first: they would make every step with more inducing inputs longer.
-    climb(
-        best,
-        [(without_unused if options.auto else partial(all_inducing, problem.inducing),)],
-        trainer,
-    )
-    trainer.converge(best, steps)
     if not resumed:
         converge_after(renewed_gate)
         climb(best, [(simpler,)], trainer)
@@ -166,7 +171,7 @@ def deepen(best: Solution, trainer: Trainer) -> None:
             yield pool[-1]
 
     for finalist in race(begun(), trainer):
-        improve(finalist, pool, trainer, DEEP_MOVES)
+        improve(finalist, pool, DEEP_MOVES, trainer)
     winner = max(pool, key=lambda s: s.bound)
     best.moves += winner.moves
     best.adopt(winner.result())

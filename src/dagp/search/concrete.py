@@ -30,7 +30,7 @@ def search_concrete(problem: Problem, options: Options, settings: Concrete) -> F
     states: list[Any] = []
     for index, start in enumerate(starts(problem, options.n_init, options.rng)):
         plain, bound = trainer.begin(build(problem, start), start.responsibilities)
-        pool.append(Solution(problem, start, plain, status="diverged", fate=DROPPED.format(1)))
+        pool.append(Solution(problem, start, plain, status="diverged", fate=DROPPED))
         states.append(None)
         if not np.isfinite(bound):
             continue
@@ -40,7 +40,7 @@ def search_concrete(problem: Problem, options: Options, settings: Concrete) -> F
         first: dict[str, Any] = {"first": 0, "steps": CONCRETE_TRIAL, "tol": -np.inf}
         states[-1], result = train_concrete(begun, trainer.batch, batches, settings, **first, **run)
         pool[-1].finish_rung(result)
-        if options.callback(Progress("race 1", index, pool[-1].steps, pool[-1].bound)):
+        if options.callback(Progress("race", index, pool[-1].steps, pool[-1].bound)):
             break
     best = int(np.argmax([s.bound for s in pool]))
     check_finite(pool[best].bound, pool)

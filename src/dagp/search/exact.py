@@ -34,14 +34,6 @@ EXACT_ROWS = 1000
 """Rows up to which exact inference is affordable; its cost grows with their third power."""
 TRIAL_ROUNDS = 2
 """Rounds of every candidate of the exact fit before the best one is chosen."""
-DETAIL_ROUNDS = 4
-"""Rounds of the candidate that begins with little noise; they are shorter."""
-AHEAD = 5
-"""Rounds with the gain of the last one that a rival may need to overtake the best candidate."""
-REACH = 0.5
-"""How far the logarithm of a hyperparameter may move in such a round. The first steps of L-BFGS
-know no curvature and overshoot: a length scale far beyond the data, or far below their distances,
-has no derivative any more, and the function has lost this input for good."""
 RETURNS = 3
 """Most times that rows are returned from clutter to the function."""
 APART = 4.0
@@ -73,6 +65,8 @@ def use_all(solution: Solution, trainer: Trainer) -> None:
         fit_exact(begun, batch, trainer.tol, TRIAL_ROUNDS) for begun in _candidates(solution, batch)
     ]
     best = max(trials, key=lambda trial: trial.bound)
+    ends = _detailed(solution, trainer, best), _to_the_end(solution, trainer, best)
+    best = max(ends, key=lambda end: end.bound)
     best = _with_clutter_that_is_clutter(solution, trainer, best)
     if not np.isfinite(best.bound):
         return
@@ -90,10 +84,9 @@ def use_all(solution: Solution, trainer: Trainer) -> None:
 
 
 def _with_clutter_that_is_clutter(solution: Solution, trainer: Trainer, best: Exact) -> Exact:
-    """The result of a trial, trained to the end, with rows returned to the function that are not
-    distributed as clutter is and help to predict the others (see `outlier_check`)."""
+    """A result, with rows returned to the function that are not distributed as clutter is and help
+    to predict the others (see `outlier_check`)."""
     problem = solution.problem
-    best = _trained(solution, trainer, best)
     returned = np.zeros(len(problem.sample.X), bool)
     for _ in range(RETURNS):
         more = unlike_clutter(problem.sample, problem.clutter, best) & ~returned
@@ -104,9 +97,8 @@ def _with_clutter_that_is_clutter(solution: Solution, trainer: Trainer, best: Ex
         given = to_host(best.responsibilities).copy()
         judged = (given @ np.array(problem.clutter))[: len(more)] < 0.5
         given[: len(more)][more] = ~np.array(problem.clutter)
-        begun = Exact(best.model, shard_rows(given))
-        begun = fit_exact(begun, barred.batch, trainer.tol, TRIAL_ROUNDS)
-        trial = _trained(solution, barred, begun)
+        begun = best._replace(responsibilities=shard_rows(given))
+        trial = _detailed(solution, barred, begun)
         if trial.given is None:  # there is no such solution
             break
         before, after = (left_out_error(problem.sample, s, judged | more) for s in (best, trial))
@@ -122,33 +114,19 @@ def _with_clutter_that_is_clutter(solution: Solution, trainer: Trainer, best: Ex
     )
 
 
-def _trained(solution: Solution, trainer: Trainer, best: Exact) -> Exact:
-    """The better one of a trial, continued, and of one that begins with little noise."""
-    batch, tol = trainer.batch, trainer.tol
+def _detailed(solution: Solution, trainer: Trainer, best: Exact) -> Exact:
+    """Trained from little noise, with the association and the gate of a result."""
+    model = _fresh(solution, LITTLE_NOISE, best.model.gate)
+    return _to_the_end(solution, trainer, Exact(model, best.responsibilities))
 
-    def stop(bound: float) -> bool:
+
+def _to_the_end(solution: Solution, trainer: Trainer, begun: Exact) -> Exact:
+    """Trained to convergence, which is reported."""
+
+    def report(bound: float) -> None:
         trainer.notify(Progress("exact", 0, solution.steps, bound))
-        return False
 
-    # Which rows are clutter is known better by now.
-    detailed = _fresh(solution, LITTLE_NOISE, best.model.gate)
-    begun = Exact(detailed, best.responsibilities)
-    trial = fit_exact(begun, batch, tol, DETAIL_ROUNDS, reach=REACH)
-    rival, best = sorted((best, trial), key=lambda trial: trial.bound)
-    best = fit_exact(best, batch, tol, stop=stop)
-    return _overtaken(best, rival, batch, tol)
-
-
-def _overtaken(best: Exact, rival: Exact, batch: Batch, tol: float) -> Exact:
-    """The rival where it is better in the end; it is given up when it could hardly be."""
-    bounds = [rival.bound]
-
-    def hopeless(bound: float) -> bool:
-        bounds.append(bound)
-        return bound + AHEAD * (bound - bounds[-2]) < best.bound
-
-    found = fit_exact(rival, batch, tol, stop=hopeless)
-    return found if found.bound > best.bound else best
+    return fit_exact(begun, trainer.batch, trainer.tol, report=report)
 
 
 def _candidates(solution: Solution, batch: Batch) -> Iterator[Exact]:

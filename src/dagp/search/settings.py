@@ -24,10 +24,11 @@ HOPELESS = 0.2
 
 # ---------------------------------------------------------------------- the race and its rounds
 
-FIRST_STEPS, RACE_STEPS = BLOCK, 2 * BLOCK
-"""Steps of the first rung of the race, and of later ones."""
-KEEP, FINALISTS = 1 / 2, 2
-"""Share of the starts that a rung keeps, and how many are improved by moves."""
+FIRST_STEPS = BLOCK
+"""Steps of every start before the finalists are chosen."""
+FINALISTS = 2
+"""Starts of a race that are trained further and improved by moves: the second one shows how far
+ahead the best one is."""
 BEHIND = 0.1
 """A finalist this far behind, per data point, is not improved by moves."""
 ROUNDS = 3
@@ -124,3 +125,6 @@ before it has been trained to convergence."""
 RIVALS, MOST_RIVALS = 8, 3
 """Most exchanges that are trained, and most solutions that are kept beside the best one: each is
 averaged over hyperparameters too."""
+BORDERS, MOST_FEATURES = 24, 200
+"""Values of a single input at which an exchange is looked at, evenly and in the widest gaps; and
+most inducing inputs, whose number squared each of them costs."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from scipy.special import expit
 
 from dagp.core.sharding import to_host
 from dagp.core.typing import Bool, Float, Int
@@ -61,8 +62,6 @@ class Solution:
     traces: list[np.ndarray] = field(default_factory=list)
     moves: list[tuple[str, float]] = field(default_factory=list)
     """Proposals tried, and their gain in the ELBO."""
-    flat: bool = False
-    """Whether it has been trained until its ELBO levelled off, or would have done so too low."""
     climbed: bool = False
     """Whether moves have been tried on it."""
 
@@ -203,6 +202,18 @@ def agreement(
     return float(together[np.arange(len(order)), order].sum() / weight.sum())
 
 
+class Joint(NamedTuple):
+    """Where two processes may have been exchanged, and what the evidence says of that."""
+
+    processes: tuple[int, int]
+    at: float
+    """Of a single input, beyond which they would be exchanged; NaN with several inputs."""
+    share: float
+    """Of the data that would change its process."""
+    log_odds: float
+    """Against the exchange."""
+
+
 class Verdict(NamedTuple):
     """Confidence in a solution, and what would settle the doubt."""
 
@@ -210,6 +221,12 @@ class Verdict(NamedTuple):
     """NaN if there was nothing to compare."""
     rows: tuple[int, ...] = ()
     """Rows whose labels would decide between the solution and its rival."""
+    joints: tuple[Joint, ...] = ()
+
+    def doubting(self, joints: list[Joint]) -> "Verdict":
+        """With the doubt of every joint."""
+        sure = float(np.prod([expit(joint.log_odds) for joint in joints]))
+        return self._replace(confidence=self.confidence * sure, joints=tuple(joints))
 
     @property
     def doubted(self) -> bool:

@@ -6,6 +6,7 @@ little); what is neither hopeless nor back where it came from is trained; what h
 is accepted. `climb` goes on with proposals until none is.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -190,17 +191,13 @@ class Trainer(NamedTuple):
 
         following = iter(pool)
         for first in following:
-            yield from self.each(run, _chained(first, following), width(first.state))
+            begun = itertools.chain([first], following)
+            yield from self.each(run, begun, width(first.state))
 
     def notify(self, progress: Progress) -> None:
         """Call the user's callback; StopSearchError if it returns true."""
         if self.callback(progress):
             raise StopSearchError
-
-
-def _chained(first: Item, others: Iterator[Item]) -> Iterator[Item]:
-    yield first
-    yield from others
 
 
 class View(NamedTuple):

@@ -5,6 +5,9 @@ probably the best one; one that a single start has reached may have better ones 
 has reached. A second solution of almost the same ELBO leaves open which of the two is right.
 """
 
+import itertools
+from collections.abc import Iterator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,18 +16,21 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dagp.core.errors import FitError, warn
 from dagp.core.programs import program
-from dagp.core.typing import Float, Int, PerPoint, Scalar
+from dagp.core.typing import Bool, Float, Int, PerPoint, Scalar
 from dagp.inference.laplace import why_not
 from dagp.inference.parallel import width
 from dagp.inference.train import Evaluation, LoopState, Result, evaluate
 from dagp.model.association import Batch, DataAssociation
 from dagp.model.gates import Gate
-from dagp.search.moves import exchange
+from dagp.search.moves import distance, exchange, parts
 from dagp.search.settings import (
+    AGREE,
+    BORDERS,
     CLOSE,
     GAIN,
     IDENTICAL,
     LARGE_JITTER,
+    MOST_FEATURES,
     MOST_RIVALS,
     MOST_ROWS,
     OFFSET,
@@ -33,9 +39,11 @@ from dagp.search.settings import (
     RIVALS,
     SAME,
     SLOPE,
+    UNUSED,
 )
-from dagp.search.solution import Solution, Verdict, agreement, matching
+from dagp.search.solution import Joint, Solution, Verdict, agreement, matching
 from dagp.search.trial import Trainer, View, extrapolated, levelled, probe
+from dagp.search.windows import Assignment, members, regressions
 
 
 def support(kept: Solution, others: list[Solution]) -> float:
@@ -94,6 +102,57 @@ def judge(kept: Solution, pool: list[Solution], batch: Batch) -> tuple[Verdict, 
         margin += sum(quadrature_error(s.state.model, batch) for s in (kept, rival))
     rows = decisive_rows(kept.responsibilities, rival.responsibilities, weight)
     return Verdict(confidence(share, lead, margin), tuple(map(int, rows))), others
+
+
+def joints(view: View) -> list[Joint]:
+    """For each pair of functions, where exchanging them beyond costs the least evidence, if little.
+
+    Where two functions lie apart on both sides of a gap, a jump or a stretch without rows, what is
+    beyond can be exchanged at almost no cost. The evidence is that of the functions, with the
+    hyperparameters held fixed; the gate is taken to follow. A part in which both agree, or in which
+    either has hardly any rows, is nothing to be exchanged.
+    """
+    plain = view.home.problem.plain and len(view.home.problem.inducing) <= MOST_FEATURES
+    if not plain or len(view.used) < 2:
+        return []
+    functions, member, sample = regressions(view), members(view), view.sample
+    state, total, found = Assignment(functions, member), sample.weight.sum(), []
+    for i, j in itertools.combinations(sorted(view.used), 2):
+        a, b = view.smooth.index(i), view.smooth.index(j)
+        own = np.isin(member, (a, b))
+        apart = own & (distance(view, i, j) > AGREE)
+        before = state.log_evidence(a, member) + state.log_evidence(b, member)
+        losses: list[Joint] = []
+        for at, where in _places(view, i, j):
+            moved, stay = (sample.weight @ (apart & part) for part in (where, ~where))
+            held = [sample.weight[where & (member == k)].sum() for k in (a, b)]
+            labelled = own & (sample.labels >= 0)
+            fixed = np.any(labelled & where) and np.any(labelled & ~where)
+            if fixed or min(moved, stay) < (1 - SAME) * total or min(held) < UNUSED * total:
+                continue
+            other = np.where(where & own, a + b - member, member)
+            after = state.log_evidence(a, other) + state.log_evidence(b, other)
+            losses.append(Joint((i, j), at, float(min(moved, stay) / total), before - after))
+        close = min(losses, key=lambda joint: joint.log_odds, default=None)
+        if close is not None and close.log_odds < CLOSE:
+            found.append(close)
+    return found
+
+
+def _places(view: View, i: int, j: int) -> Iterator[tuple[float, Bool[np.ndarray, " N"]]]:
+    """Where functions i and j may have been exchanged: beyond a value of a single input, which is
+    given, or in a part of several."""
+    X = view.sample.X
+    if X.shape[1] > 1:
+        for part in parts(X, distance(view, i, j), UNUSED):
+            yield np.nan, part
+        return
+    x = np.unique(X[:, 0])
+    middles = (x[1:] + x[:-1]) / 2
+    widest = np.argsort(-np.diff(x), kind="stable")[:BORDERS]
+    even = np.linspace(0, len(middles) - 1, min(BORDERS, len(middles))).astype(int)
+    for at in middles[np.unique([*widest, *even])]:
+        yield float(at), X[:, 0] > at
 
 
 def rivals(kept: Solution, others: list[Solution], trainer: Trainer, steps: int) -> list[Solution]:

@@ -93,6 +93,20 @@ class Assignment:
         scaled = B / f.noise[k, p, own]
         return np.eye(len(B)) + scaled @ B.T, scaled @ f.residual[k, p, own]
 
+    def log_evidence(self, k: int, member: Int[np.ndarray, " N"]) -> float:
+        """Log marginal likelihood of the rows of function k."""
+        f, own = self.functions, member == k
+        total = 0.0
+        for p in range(f.noise.shape[1]):
+            precision, shift = self.posterior(k, p, member)
+            factor = cho_factor(precision, lower=True, check_finite=False)
+            spread = np.log(2 * np.pi * f.noise[k, p, own]) + (
+                f.residual[k, p, own] ** 2 / f.noise[k, p, own]
+            )
+            total += 0.5 * float(shift @ cho_solve(factor, shift, check_finite=False))
+            total -= float(np.sum(np.log(np.diagonal(factor[0])))) + 0.5 * float(np.sum(spread))
+        return total
+
     def _predictive(
         self, rows: Int[np.ndarray, " W"]
     ) -> tuple[Float[np.ndarray, "F P W"], Float[np.ndarray, "F P W W"]]:
@@ -193,13 +207,11 @@ def assign_windows_again(view: View) -> Iterator[Proposal]:
     N, K = view.responsibilities.shape
     if len(view.used) + view.clutter.any() < 2 or len(view.normal) < len(view.smooth):
         return
-    functions, found = _regressions(view), None
-    outside = view.responsibilities[:, view.clutter].sum(axis=1)
-    shares = np.column_stack([view.responsibilities[:, view.smooth], outside])
+    functions, found = regressions(view), None
     # Of outputs near the ends of floating point, squares may overflow.
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
-        member, rng = shares.argmax(axis=1), np.random.default_rng(0)
-        found = reassigned(functions, view.sample.X, member, rng)
+        rng = np.random.default_rng(0)
+        found = reassigned(functions, view.sample.X, members(view), rng)
     if found is None or not np.all(np.isfinite(found)):
         return
     shares, proposed = softmax(found, axis=1), np.zeros((N, K))
@@ -210,7 +222,14 @@ def assign_windows_again(view: View) -> Iterator[Proposal]:
     yield Proposal("assign windows again", frozenset(range(K)), proposed, higher(view))
 
 
-def _regressions(view: View) -> Regressions:
+def members(view: View) -> Int[np.ndarray, " N"]:
+    """The function of each row, as a position in `View.smooth`, or last none."""
+    outside = view.responsibilities[:, view.clutter].sum(axis=1)
+    return np.column_stack([view.responsibilities[:, view.smooth], outside]).argmax(axis=1)
+
+
+def regressions(view: View) -> Regressions:
+    """The functions of a solution, with normal noise and a single layer, as regressions."""
     sample, state, N = view.home.problem.sample, view.home.state, len(view.sample.X)
     found: dict[int, Projection] = {}
     for group, members in zip(view.projections, state.model.members, strict=True):
