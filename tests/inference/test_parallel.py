@@ -24,18 +24,22 @@ RUNS = 3
 
 
 @pytest.fixture(scope="module")
-def contest(float64):
-    """Starts of one problem, and the batch they are trained on."""
+def problem(float64):
     rng = np.random.default_rng(0)
     X = np.linspace(-1, 1, 40)[:, None]
     y = np.where(rng.random(40) < 0.3, rng.uniform(-2, 2, 40), np.sin(3 * X[:, 0]))
     raw, _ = canonical(Sample(X, y[:, None], np.ones(40), np.full(40, -1)))
     units = Units.of(raw)
     sample = units.apply(raw)
-    inducing = choose_inducing(sample.X, 6, rng)
-    problem = Problem(sample, units, (GP(), Noise()), None, inducing)
-    batch = jax.tree.map(jnp.asarray, to_batch(sample, 2))
-    return [(start, _begun(problem, start, batch)) for start in starts(problem, RUNS, rng)], batch
+    return Problem(sample, units, (GP(), Noise()), None, choose_inducing(sample.X, 6, rng))
+
+
+@pytest.fixture(scope="module")
+def contest(problem):
+    """Starts of one problem, and the batch they are trained on."""
+    batch = jax.tree.map(jnp.asarray, to_batch(problem.sample, 2))
+    begun = starts(problem, RUNS, np.random.default_rng(1))
+    return [(start, _begun(problem, start, batch)) for start in begun], batch
 
 
 def _begun(problem, start, batch):
@@ -99,17 +103,14 @@ def test_what_is_logged_is_not_computed_again(contest, monkeypatch):
     assert [r.bound for r in again] == [r.bound for r in first]
 
 
-def test_the_race_has_the_same_finalists(contest):
+def test_the_race_has_the_same_finalists(contest, problem, monkeypatch):
     entered, batch = contest
     told: dict[bool, list] = {True: [], False: []}
-    finalists = {
-        side_by_side: race(
-            [Solution(problem, start, state) for start, state in entered],
-            Trainer(batch, 1e-3, told[side_by_side].append),
-            in_parallel=side_by_side,
-        )
-        for side_by_side in (True, False)
-    }
-    kinds = [[c.start.kind for c in finalists[way]] for way in (True, False)]
+    finalists = {}
+    for side_by_side in (True, False):
+        monkeypatch.setattr(parallel, "is_faster", lambda side_by_side=side_by_side: side_by_side)
+        field = [Solution(problem, start, state) for start, state in entered]
+        finalists[side_by_side] = race(field, Trainer(batch, 1e-3, told[side_by_side].append))
+    kinds = [[s.start.kind for s in finalists[way]] for way in (True, False)]
     assert kinds[0] == kinds[1]
     assert [p[:3] for p in told[True]] == [p[:3] for p in told[False]]

@@ -11,7 +11,6 @@ from dagp.inference import train
 from dagp.kernels import SquaredExponential
 from dagp.model.gp import GP
 from dagp.model.parameters import LogNormal, fixed, is_parameter
-from dagp.search import trainer
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -98,46 +97,6 @@ def raw(part):
     """Hyperparameters of a part of a model."""
     leaves = jax.tree.leaves(part, is_leaf=is_parameter)
     return [np.asarray(leaf.raw) for leaf in leaves if is_parameter(leaf)]
-
-
-@pytest.mark.parametrize(
-    ("gained", "ended"), [(True, "converged"), (True, "diverged"), (False, "converged")]
-)
-def test_where_a_run_has_ended_the_gate_may_go_on_alone(trained, monkeypatch, gained, ended):
-    _, state, _ = trained
-    whole = train.Result(state, -5.0, np.array([-5.0, -9.0]), ended, 0.005)
-    first = train.Result(state, -4.0 if gained else -5.0, np.array([-6.0]), "budget", 0.05)
-    rest = train.Result(state, -3.0, np.array([-3.0]), "converged", 0.01)
-    answers, asked, steps = [whole, first, rest], [], []
-
-    def run(state, batch, parts=train.BOTH, callback=train.no_callback, **settings):
-        asked.append((list(parts), settings["max_iter"]))
-        callback(train.Progress("train", 0, 12, -5.0))
-        return answers[len(asked) - 1]
-
-    monkeypatch.setattr(trainer, "train", run)
-    runs = trainer.Trainer(begin()[1], 1e-3)
-    found = runs.train(state, 100, callback=lambda p: bool(steps.append(p.step)))
-    whole_run, one_block, others = ([1, 1], 100), ([0, 1], train.BLOCK), ([0, 1], 97)
-    if not gained:
-        assert found is whole and asked == [whole_run, one_block] and steps == [12]
-        return
-    assert asked == [whole_run, one_block, others] and steps == [12, 15]
-    assert (found.bound, found.rate, found.status) == (-3.0, 0.005, "converged")
-    np.testing.assert_array_equal(found.trace, [-5.0, -9.0, -6.0, -3.0])
-
-
-@pytest.mark.parametrize(
-    ("status", "max_iter", "bound"),
-    [("budget", 100, -5.0), ("converged", 20, -5.0), ("diverged", 100, -np.inf)],
-)
-def test_the_gate_does_not_go_on_after_a_budget(trained, monkeypatch, status, max_iter, bound):
-    _, state, _ = trained
-    whole = train.Result(state, bound, np.array([-5.0]), status, 0.005)
-    asked = []
-    monkeypatch.setattr(trainer, "train", lambda *_, **given: asked.append(given) or whole)
-    assert trainer.Trainer(begin()[1], 1e-3).train(state, max_iter) is whole
-    assert len(asked) == 1
 
 
 def test_the_same_inputs_give_the_same_outputs(trained):

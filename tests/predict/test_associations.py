@@ -7,8 +7,8 @@ import pytest
 
 from dagp import DAGP, GP, Noise, StorageError
 from dagp.predict.associations import (
+    Attribution,
     AveragedPosterior,
-    Solution,
     log_relabellings,
     over_associations,
     probabilities,
@@ -185,7 +185,9 @@ def test_probabilities_leave_out_what_is_improbable():
 def test_clutter_is_matched_with_clutter(undecided):
     """Also where the function of one association has the points that are clutter in the other."""
     posterior, rows = undecided[0].posterior_, np.eye(2)[np.arange(10) % 2]
-    solutions = [Solution(posterior, found, 0.0, 0.0, [{}] * 2) for found in (rows, rows[:, ::-1])]
+    solutions = [
+        Attribution(posterior, found, 0.0, 0.0, [{}] * 2) for found in (rows, rows[:, ::-1])
+    ]
     best, shares = over_associations(solutions, np.ones(10), [GP(), Noise()])
     np.testing.assert_allclose(shares, [0.5, 0.5])
     assert isinstance(best.posterior, AveragedPosterior)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from searched import solution_of
 
-from dagp.inference.train import Result, State
+from dagp.inference.train import BLOCK, LoopState, Result
 from dagp.search import race as module
-from dagp.search.race import close_to, confirmed, improve, race
+from dagp.search.race import DROPPED, close_to, confirmed, improve, race
+from dagp.search.settings import FIRST_STEPS, PATIENT_STEPS
 
 HOME = np.eye(2)[np.repeat([0, 1], 50)]
 
@@ -26,42 +27,63 @@ class Known:
 
     def together(self, pool, steps):
         for one in pool:
-            self.trained.append((one, steps))
+            self.trained.append((one.bound, steps))
             yield one, Result(one.state, one.bound, np.zeros(steps), "budget", 0.1)
 
     def train(self, state, steps, rate, stop):
-        self.trained.append((state, steps))
-        return Result(state, -1.0, np.zeros(steps), "budget", 0.1)
+        bound = self.of(state)
+        self.trained.append((bound, steps))
+        return Result(state, bound, np.zeros(steps), "budget", 0.1)
+
+    def of(self, state):
+        return self.ends[id(state)]
 
     def notify(self, _):
         pass
 
-
-def test_the_best_of_each_kind_survives_the_first_rung():
-    bounds = {"rank": (9.0, 8.0, 7.0, 6.0), "magnitude": (2.0, 1.0), "cluster": (3.0, 0.0)}
-    field = [
-        runner(kind, bound, 2 * int(bound)) for kind, values in bounds.items() for bound in values
-    ]
-    finalists = race(field, Known())
-    assert [s.bound for s in finalists] == [9.0, 8.0]
-    assert {s.bound for s in field if len(s.rungs) == 2} == {9.0, 8.0, 3.0, 2.0}
-    assert sum(s.fate == "dropped after rung 1" for s in field) == 4
-    assert [s.fate for s in finalists] == ["finalist"] * 2
+    def racing(self, field, ends=None):
+        """The finalists of a race, which end at these bounds; by default where they are."""
+        ends = [one.bound for one in field] if ends is None else ends
+        self.ends = {id(one.state): end for one, end in zip(field, ends, strict=True)}
+        return race(field, self)
 
 
-def test_a_start_that_repeats_another_makes_way():
-    repeats = [runner("rank", bound, 10) for bound in (9.0, 8.0, 7.0)]
-    field = [*repeats, runner("rank", 3.0, 30), runner("rank", 2.0, 40), runner("rank", 1.0, 50)]
-    assert [s.bound for s in race(field, Known())] == [9.0, 3.0]
-    assert [len(s.rungs) for s in field] == [2, 1, 1, 2, 2, 1]
-    # The race is over when one solution is left.
-    assert race([runner("rank", b, 10) for b in (5.0, 6.0)], Known())[0].bound == 6.0
-
-
-def test_later_rungs_are_longer():
+def test_the_best_two_that_differ_are_trained_further():
+    field = [runner("rank", bound, points) for bound, points in ((1, 20), (9, 0), (8, 0), (3, 40))]
     known = Known()
-    race([runner("rank", bound, 10 * int(bound)) for bound in range(1, 6)], known)
-    assert [steps for _, steps in known.trained] == [12] * 5 + [24] * 3
+    assert [s.bound for s in known.racing(field)] == [9, 3]
+    assert known.trained == [(b, FIRST_STEPS) for b in (1, 9, 8, 3)] + [
+        (b, PATIENT_STEPS) for b in (9, 3)
+    ]
+    assert [s.fate for s in field] == [DROPPED, "finalist", DROPPED, "finalist"]
+    assert [len(s.rungs) for s in field] == [1, 2, 1, 2]
+
+
+def test_the_finalist_that_ends_higher_comes_first():
+    field = [runner("rank", bound, points) for bound, points in ((9.0, 0), (8.0, 20))]
+    assert [s.bound for s in Known().racing(field, [9.5, 12.0])] == [12.0, 9.5]
+
+
+def test_one_start_is_a_race_too():
+    (alone,) = Known().racing([runner("rank", 5.0, 0)])
+    assert alone.fate == "finalist"
+    assert [s.bound for s in Known().racing([runner("rank", b, 10) for b in (5.0, 6.0)])] == [6.0]
+
+
+def test_training_ends_where_the_best_cannot_be_reached():
+    """A finalist whose ELBO would level off further below than a tenth of a nat per data point."""
+    rules = []
+
+    class Asked(Known):
+        def train(self, state, steps, rate, stop):
+            rules.append(stop)
+            return super().train(state, steps, rate, stop)
+
+    Asked().racing([runner("rank", bound, points) for bound, points in ((100.0, 0), (90.0, 30))])
+    rising = np.r_[-1e6, np.linspace(0.0, 30.0, BLOCK - 1)]
+    for level, ends in ((-200.0, True), (40.0, False)):
+        run = LoopState(None, None, level + 30.0, level + 30.0, 0.1, 0, 0, rising + level)
+        assert rules[1](run) is ends
 
 
 def test_a_finalist_far_behind_is_not_improved(monkeypatch):
@@ -73,34 +95,19 @@ def test_a_finalist_far_behind_is_not_improved(monkeypatch):
     )
     pool = [best, near, far, same]
     for one in pool:
-        one.flat = True
-        improve(one, pool, Known(), [])
+        one.fate = "finalist"
+    for one in pool:
+        improve(one, pool, [], Known())
     # A tenth of a nat per data point, of at least 500; and not what has been improved already.
     assert climbed == [best, near]
     assert [one.climbed for one in pool] == [True, True, False, False]
 
 
-def test_a_solution_is_confirmed_by_another_one_now_or_after_more_training():
-    best, other = runner("rank", 10.0, 0), runner("track", 9.0, 4)
-    best.flat = True
-    assert confirmed([best, other], Known())
-    away = runner("track", 9.0, 20)
-    known = Known()
-    assert not confirmed([best, away], known)
-    assert len(known.trained) == 1 and away.flat
-    # Once is enough, and what was dropped at once is not trained again.
-    assert not confirmed([best, away], known)
-    dropped = runner("track", 9.0, 20)
-    dropped.fate = "dropped after rung 1"
-    assert not confirmed([best, dropped], known)
-    assert len(known.trained) == 1
-
-    class Arriving(Known):
-        def train(self, state, steps, rate, stop):
-            return Result(State(None, best.state.responsibilities, None), 9.5, np.zeros(1), "", 0.1)
-
-    late = runner("track", 9.0, 20)
-    assert confirmed([best, late], Arriving())
+@pytest.mark.parametrize(("points", "found"), [(4, True), (6, False)])
+def test_a_solution_is_confirmed_by_another_start(points, found):
+    pool = [runner("rank", 10.0, 0), runner("track", 9.0, points)]
+    assert confirmed(pool) is found
+    assert not confirmed(pool[:1])
 
 
 @pytest.mark.parametrize(("behind", "points", "close"), [(49, 30, 2), (51, 30, 1), (49, 0, 1)])

@@ -6,15 +6,14 @@ again (*confirm*); the best one is trained to its end and gets what it still nee
 ELBO decides throughout.
 """
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from dagp.inference.inducing import choose_inducing
 from dagp.inference.minibatch import sweeps
-from dagp.inference.problem import Problem, Resumed, Start, build
+from dagp.inference.problem import Problem, Resumed, build
 from dagp.inference.standardize import Sample
 from dagp.search.exact import is_exact, use_all
 from dagp.search.finish import (
@@ -97,21 +96,18 @@ def search(
 def explore(problem: Problem, trainer: Trainer, options: Options, pool: list[Solution]) -> None:
     """Add solutions to the pool in rounds of starts, until the best one has been found twice."""
 
-    def begun(some: Iterable[Start]) -> Iterator[Solution]:
-        for start in some:
+    def begun() -> Iterator[Solution]:
+        for start in starts(problem, options.n_init, options.rng):
             state, _ = trainer.begin(build(problem, start), start.responsibilities)
             pool.append(Solution(problem, start, state))
             yield pool[-1]
 
     # Superfluous processes divide the data in ways that no two starts share.
     for _ in range(1 if options.auto else ROUNDS):
-        following = starts(problem, options.n_init, options.rng)
-        # Half of the starts are mostly enough.
-        for half in (options.n_init - options.n_init // 2, options.n_init // 2):
-            best, *_ = race(begun(itertools.islice(following, half)), trainer)
-            improve(best, pool, MOVES, trainer)
-            if confirmed(pool) or len(pool) == options.n_init == 1:
-                return
+        best, *_ = race(begun(), trainer)
+        improve(best, pool, MOVES, trainer)
+        if confirmed(pool) or options.n_init == 1:
+            return
         bounds = sorted((s.bound for s in pool if s.climbed), reverse=True)
         if len(bounds) > 1 and bounds[1] > bounds[0] - UNDECIDED * pool[0].points:
             return

@@ -79,7 +79,7 @@ def use_all(solution: Solution, trainer: Trainer) -> None:
     state, bound = begin(model, batch, best.responsibilities, 0)
     if np.isfinite(float(bound.value)):
         state = state._replace(model=state.model.with_gate(best.model.gate))
-        solution.problem = everywhere
+        solution.problem, solution.exact = everywhere, True
         solution.adopt(Result(state, best.bound, np.zeros(0), "converged", solution.rate))
 
 

@@ -64,6 +64,8 @@ class Solution:
     """Proposals tried, and their gain in the ELBO."""
     climbed: bool = False
     """Whether moves have been tried on it."""
+    exact: bool = False
+    """Whether it is the result of exact inference: steps of the sparse model would only lose."""
 
     @property
     def points(self) -> float:
@@ -101,6 +103,8 @@ class Solution:
 
     def settle(self, batch: Batch) -> None:
         """Converge every q under the hyperparameters as they are."""
+        if self.exact:
+            return
         found = settled(self.result(), batch)
         self.state, self.bound = found.state, found.bound
 
@@ -256,5 +260,4 @@ def resumed(problem: Problem, previous: Resumed, batch: Batch) -> Solution:
     if previous.before is not None:
         # The q of the new inducing inputs follows from the association.
         state, _ = begin(previous.model, batch, state.responsibilities, PROBE_STEPS)
-    start = Start("warm", to_host(state.responsibilities), np.nan, np.nan)
-    return Solution(problem, start, state)
+    return Solution(problem, Start("warm", to_host(state.responsibilities)), state)
