@@ -10,17 +10,14 @@ from dagp import DAGP, GP, Noise
 from dagp.core.precision import numerics
 from dagp.core.sharding import to_host
 from dagp.inference import train
-from dagp.inference.problem import build
 from dagp.inference.train import BLOCK
 from dagp.kernels import Matern32
 from dagp.search import finish
 from dagp.search.finish import (
     arrangements,
-    excess,
     log_predictive,
     more_inducing,
     one_less,
-    renewed_gate,
     simpler,
     unexplained,
     without_unused,
@@ -33,48 +30,6 @@ from dagp.search.trial import View, climb
 def precision():
     with numerics("float64"):
         yield
-
-
-@pytest.mark.parametrize("blind", [True, False])
-def test_a_gate_is_renewed_only_if_it_misses_something(blind):
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, 400)
-    found = np.eye(2)[(rng.random(400) < (0.9 * (np.sin(6 * x) > 0) + 0.05)).astype(int)]
-    known = 0.9 * (np.sin(6 * x) > 0) + 0.05
-    gate = np.full((400, 2), 0.5) if blind else np.stack([1 - known, known], axis=1)
-    assert (excess(x[:, None], found - gate, 8) > 2.5) == blind
-
-
-def regimes(gate=None):
-    """A solution for two levels that alternate along the input, given their association."""
-    x = np.linspace(-1, 1, 120)
-    process = (np.floor(3 * x) % 2).astype(int)
-    y = process + 0.03 * np.random.default_rng(0).standard_normal(120)
-    problem = problem_of(x[:, None], y, [GP(), GP()], gate=gate)
-    solution, trainer = begun(problem, np.eye(2)[process], lengthscale=0.3)
-    # The gate has lost its input.
-    blind = build(problem, solution.start._replace(lengthscale=300.0)).gate
-    model = build(problem, solution.start).with_gate(blind)
-    solution.state, solution.bound = trainer.begin(model, solution.start.responsibilities, 10)
-    return solution, trainer
-
-
-def test_a_gate_that_has_lost_its_input_is_renewed():
-    solution, trainer = regimes()
-    before = solution.bound
-    assert climb(solution, [(renewed_gate,)], trainer)
-    assert solution.bound > before + 10
-    assert solution.moves[0] == ("renew the gate", pytest.approx(solution.bound - before))
-    # The new one is not replaced by another unless that is better.
-    bound = solution.bound
-    climb(solution, [(renewed_gate,)], trainer)
-    assert solution.bound >= bound
-
-
-def test_a_constant_gate_cannot_be_renewed():
-    solution, trainer = regimes("constant")
-    assert not climb(solution, [(renewed_gate,)], trainer)
-    assert solution.moves == []
 
 
 def fork(shared):

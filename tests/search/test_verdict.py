@@ -258,7 +258,7 @@ def test_a_doubt_tells_which_solution_has_the_higher_elbo(bound, words):
         pool=[None],
         others=[solution_of(halves(flip=5), bound)],
     )
-    model = SimpleNamespace(confidence_=0.5, alternatives_=[None])
+    model = SimpleNamespace(confidence_=0.5, alternatives_=[None], joints_=[])
     given, data = SimpleNamespace(name=str), SimpleNamespace(inverse=np.arange(20))
     told = fitting._doubt(model, found, data, given)
     assert "those of rows 0 would decide between it and alternatives_[0]" in told

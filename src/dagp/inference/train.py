@@ -42,9 +42,6 @@ STOCHASTIC_BLOCK = 25
 LEARNING_RATE = 0.15
 SMALLEST_RATE = 0.005
 """A run has converged when a block at this rate gains less than the tolerance."""
-SLOWER = 9
-"""Factor by which a block without a gain lowers the rate. With smaller ones a run ends no higher, and
-takes more blocks to find that it has converged."""
 COOLING, LONG = 0.8, 200
 """After this part of a run of at least `LONG` steps the learning rate is the smallest one, so that
 a run that does not converge ends close to an optimum."""
@@ -395,7 +392,7 @@ def training_schedule(
             if run.rate <= SMALLEST_RATE:
                 status = "converged"
                 break
-            run = run._replace(rate=max(run.rate / SLOWER, SMALLEST_RATE))
+            run = run._replace(rate=max(run.rate / 3, SMALLEST_RATE))
         elif drop > max(gain, tol * total):
             run = run._replace(rate=max(run.rate / 2, min(run.rate, SMALLEST_RATE)))
         save(run)

@@ -22,7 +22,6 @@ from dagp.search.finish import (
     is_deepened,
     more_inducing,
     one_less,
-    renewed_gate,
     simpler,
     unexplained,
     without_unused,
@@ -87,9 +86,10 @@ def search(
         one.settle(trainer.batch)
     best.fate, trainer = "kept", trainer.on(best.problem)
     best.settle(trainer.batch)
-    verdict, close = verdict.doubting(joints(View.of(best, trainer))), [best]
+    close = [best]
     if options.averaged and all_rows is None and best.status != "stopped":
         close = rivals(best, others, trainer, options.max_iter)
+    verdict = verdict.doubting(joints(View.of(close[0], trainer)))
     return Found(close, others, pool, verdict, trainer.batch)
 
 
@@ -140,7 +140,6 @@ def finish(
             trainer.converge(best, steps)
 
     if not resumed:
-        converge_after(renewed_gate)
         climb(best, [(simpler,)], trainer)
         if not is_deepened(best):
             deepen(best, trainer)

@@ -1,7 +1,6 @@
 """Finishers: what a found association may still need, as proposals.
 
-A gate trained from the beginning, one process where two share a function, rows that were left to
-clutter, more inducing inputs, one process less, noise GPs and layers.
+One process where two share a function, more inducing inputs, one process less, noise GPs and layers.
 """
 
 import dataclasses
@@ -11,7 +10,6 @@ from functools import partial
 
 import jax
 import numpy as np
-from scipy.spatial import KDTree
 from scipy.special import softmax
 
 from dagp.core.sharding import to_host
@@ -28,7 +26,6 @@ from dagp.inference.problem import (
 )
 from dagp.inference.train import State
 from dagp.model.association import DataAssociation
-from dagp.model.gates import ConstantGate
 from dagp.model.process import Deepening, ProcessPrior
 from dagp.search.moves import annex
 from dagp.search.settings import (
@@ -38,67 +35,12 @@ from dagp.search.settings import (
     LEFT,
     MORE,
     MOST_COST,
-    NEIGHBOURS,
     PARSIMONY,
     PROBE_STEPS,
-    SURPRISE,
-    TIE,
     WORTH,
 )
 from dagp.search.solution import Solution, in_use
 from dagp.search.trial import Accept, Proposal, Trainer, View
-
-
-def renewed_gate(view: View) -> Iterator[Proposal]:
-    """A gate trained from the beginning, where residuals depend on the inputs.
-
-    While points are still assigned wrongly, the gate may lose inputs that it needs later: where its
-    function is constant, nothing makes a length scale shorter again.
-    """
-    if not isinstance(view.home.state.model.gate, ConstantGate) and _gate_misses(view):
-        given = view.responsibilities
-        yield Proposal("renew the gate", frozenset(), given, Accept(0.0, patient=True))
-
-
-def _gate_misses(view: View) -> bool:
-    """Whether responsibilities depend on the inputs in a way that the gate does not know.
-
-    Residuals of the gate, averaged over neighbouring points, are larger than independent ones would
-    be. Neighbours are close in all inputs, or in one of them.
-    """
-    X, gate = view.sample.X, view.home.state.gate
-    assert gate is not None
-    known = to_host(gate.weights)[: len(X)]
-    residual = view.sample.weight[:, None] * (view.responsibilities - known)
-    columns = list(_each_input(view.home.problem))
-    return any(
-        excess(inputs, residual, near) > SURPRISE
-        for inputs in (columns if len(columns) == 1 else [X, *columns])
-        for near in NEIGHBOURS
-        if 2 * near <= len(X)
-    )
-
-
-def _each_input(problem: Problem) -> Iterator[Float[np.ndarray, "N C"]]:
-    """The columns of every input."""
-    X, rng = problem.sample.X, np.random.default_rng(0)
-    members = np.array(problem.groups or range(X.shape[1]))
-    for i in range(problem.n_inputs):
-        columns = X[:, members == i]
-        # Points of one level are equally near: at random, lest all have the same neighbours.
-        shift = 0.0 if columns.shape[1] == 1 else TIE * rng.random(columns.shape)
-        yield columns + shift
-
-
-def excess(
-    inputs: Float[np.ndarray, "N D"], residual: Float[np.ndarray, "N K"], near: int
-) -> float:
-    """Excess of the averages of neighbouring residuals, in standard deviations."""
-    neighbours = KDTree(inputs).query(inputs, k=near)[1]
-    averages = np.sum(residual[neighbours].mean(axis=1) ** 2)
-    ratio = near * averages / max(float(np.sum(residual**2)), 1e-12)
-    # There are as many independent averages as groups of neighbours.
-    return float((ratio - 1) / np.sqrt(2 * near / len(inputs)))
 
 
 def simpler(view: View) -> Iterator[Proposal]:

@@ -82,11 +82,6 @@ BEYOND = 1 + 1e-9
 
 # ------------------------------------------------------------------------------------ finishers
 
-NEIGHBOURS, SURPRISE = (8, 32), 2.5
-"""Test of a gate: numbers of neighbours whose residuals are averaged, and standard deviations from
-which their excess is no chance."""
-TIE = 1e-6
-"""Largest shift, in standardised units, that orders points of the same level of a category."""
 PARSIMONY = 0.2
 """Loss of the ELBO accepted for each point at which the gate has one process instead of two.
 

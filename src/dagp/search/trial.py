@@ -330,8 +330,9 @@ class Trial(NamedTuple):
         """Whether training could lead to acceptance, as far as a probe can tell."""
         accept, bound = self.proposal.accept, self.result.bound
         if accept.patient:
-            reachable = max(bound, self.home.bound) + accept.gain
-            return np.isfinite(bound) and accept.score(self.result.state, reachable) >= self.target
+            # Training seldom raises the ELBO above that of a solution which is trained already.
+            reachable = accept.score(self.result.state, max(bound, self.home.bound))
+            return np.isfinite(bound) and reachable >= self.target
         ahead = bound > self.home.bound - HOPELESS * self.home.points
         return ahead and not self.reverted(self.result.state, self.home.responsibilities)
 
