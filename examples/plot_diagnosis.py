@@ -31,7 +31,7 @@ print("\n".join(doubts) or "no warnings")
 
 # %%
 # The verbose summary has a second table: every start of the multi-start search, its ELBO at each
-# rung of the race (successive halving), where it was dropped, and the moves that were tried. The
+# rung of the race, where it was dropped, and the moves that were tried. The
 # same is in ``model.restarts_``.
 
 print(model.summary(verbose=True))

@@ -63,7 +63,7 @@ class DAGP(Predictions, Stored, RegressorMixin, BaseEstimator):
         inducing points, and functions or gates of several layers, have the best ones, and a
         warning says so; so do updates by `partial_fit`, without one.
     n_init : int, default=8
-        Number of starts, compared by successive halving on the ELBO.
+        Number of starts of a round; up to three rounds follow until one is found again.
     max_iter : int, default=1000
         Most steps of the final training.
     tol : float, default=1e-4

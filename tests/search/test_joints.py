@@ -32,7 +32,7 @@ def found(gap, labels=None):
     X, y, process = two_functions(gap)
     labels = None if labels is None else np.where(np.arange(len(y)) < labels, process, -1)
     with numerics():
-        problem = problem_of(X, y, [GP(), GP()], labels)
+        problem = problem_of(X, y, [GP(), GP()], labels, inducing=24)
         order = np.argsort(X[:, 0], kind="stable")
         solution, trainer = begun(problem, np.eye(2)[process[order]], 5)
         trainer.converge(solution, 300)

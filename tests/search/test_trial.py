@@ -66,7 +66,7 @@ def test_names_do_not_matter_but_kinds_do():
     ],
 )
 def test_a_probe_tells_what_is_not_worth_training(bound, left, patient, hopeful):
-    accept = Accept(0.5, patient=patient)
+    accept = Accept(0.0 if patient else 0.5, patient=patient)
     assert trial_of(40, bound, accept=accept, left=left).hopeful == hopeful
 
 

@@ -227,7 +227,7 @@ def bound(model: "DAGP", *, ax: Axes | None = None) -> Axes:
 
 
 def restarts(model: "DAGP", *, ax: Axes | None = None) -> Axes:
-    """Successive halving: distance of every start from the best ELBO at each rung.
+    """The race of the starts: distance of each from the best ELBO, at every rung.
 
     Parameters
     ----------

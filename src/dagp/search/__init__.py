@@ -1,2 +1,2 @@
-"""The search for the association: starts, successive halving, split–merge moves, diagnostics, and
-the fit as a whole. Imports `core`, `model` and `inference`."""
+"""The search for the association: starts and their race, proposals and their trials, the verdict.
+Begin with `algorithm`. Imports `core`, `model` and `inference`."""

@@ -1,6 +1,6 @@
 """Finishers: what a found association may still need, as proposals.
 
-One process where two share a function, more inducing inputs, one process less, noise GPs and layers.
+One process where two share a function, more inducing inputs, fewer processes, noise GPs, layers.
 """
 
 import dataclasses
