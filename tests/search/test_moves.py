@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from searched import view_of
 
-from dagp.search.moves import annex, exchange, gaps, meetings, merge, swap
+from dagp.search.moves import annex, exchange, extend, gaps, meetings, merge, swap
 
 
 def crossing(n=60):
@@ -189,3 +189,75 @@ def test_processes_may_have_changed_places_in_a_gap():
     changed = proposal.responsibilities.argmax(axis=1) != member
     assert set(np.sign(x[changed]).tolist()) in ({-1.0}, {1.0})
     assert changed.sum() == 60
+
+
+def surface_in_clutter(n=500, seed=0):
+    """A surface, of which clutter holds the points beyond some input, and true clutter."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.5, 1.5, (n, 2))
+    y, stray = 0.6 * X[:, 0] + 0.3 * X[:, 1], rng.uniform(size=n) < 0.15
+    y[stray] = rng.uniform(-2, 2, stray.sum())
+    off = np.abs(y - 0.6 * X[:, 0] - 0.3 * X[:, 1]) > 0.6
+    return X, y + 0.02 * rng.standard_normal(n), stray, off, X[:, 0] > 0.5
+
+
+def test_extend_leads_a_function_along_what_clutter_holds():
+    X, y, stray, off, lost = surface_in_clutter()
+    held = (stray | lost).astype(int)
+    (proposal,) = extend(view_of(X, y, held, np.zeros((2, 500)), clutter=(1,)))
+    assert proposal.name == "extend 0"
+    assert proposal.touches == {0, 1}
+    assert proposal.responsibilities[lost & ~stray, 0].mean() > 0.8
+    assert proposal.responsibilities[off, 1].mean() > 0.8
+    # What it had, it keeps.
+    np.testing.assert_array_equal(proposal.responsibilities[held == 0, 0], 1.0)
+    np.testing.assert_array_equal(proposal.responsibilities.sum(axis=1), 1.0)
+
+
+def test_extend_gives_an_unused_function_what_lies_on_a_surface():
+    X, y, stray, off, _ = surface_in_clutter()
+    seen = view_of(X, y, np.full(500, 2), np.zeros((3, 500)), clutter=(2,))
+    assert seen.used == []
+    # One of the unused functions is enough.
+    (proposal,) = extend(seen)
+    assert proposal.touches == {0, 2}
+    assert proposal.responsibilities[~stray, 0].mean() > 0.8
+    assert proposal.responsibilities[off, 2].mean() > 0.8
+    np.testing.assert_array_equal(proposal.responsibilities[:, 1], 0.0)
+
+
+def test_extend_takes_from_every_kind_of_clutter_and_from_no_function():
+    X, y, stray, _, lost = surface_in_clutter()
+    soft = np.zeros((500, 4))
+    soft[:, 0] = ~(stray | lost)
+    soft[stray | lost] = [0.0, 0.2, 0.5, 0.3]
+    found = list(extend(view_of(X, y, soft, np.zeros((4, 500)), clutter=(2, 3))))
+    assert [proposal.name for proposal in found] == ["extend 0", "extend 1"]
+    for proposal, taker, other in zip(found, (0, 1), (1, 0), strict=True):
+        near = proposal.responsibilities[:, taker] > soft[:, taker]
+        assert near.mean() > 0.1
+        np.testing.assert_array_equal(proposal.responsibilities[near][:, 2:], 0.0)
+        np.testing.assert_array_equal(proposal.responsibilities[~near], soft[~near])
+        np.testing.assert_array_equal(proposal.responsibilities[:, other], soft[:, other])
+        np.testing.assert_allclose(proposal.responsibilities.sum(axis=1), 1.0)
+
+
+def test_extend_needs_clutter_that_weighs_something():
+    X, y, stray, _, lost = surface_in_clutter(200)
+    held = (stray | lost).astype(int)
+    assert list(extend(view_of(X, y, held, np.zeros((2, 200))))) == []
+    light = np.where(held == 1, 1e-4, 1.0)
+    seen = view_of(X, y, held, np.zeros((2, 200)), clutter=(1,), weight=light)
+    assert list(extend(seen)) == []
+    none = np.zeros(200, int)
+    assert list(extend(view_of(X, y, none, np.zeros((2, 200)), clutter=(1,)))) == []
+
+
+def test_extend_proposes_nothing_where_clutter_lies_on_no_curve():
+    # Every stray point at a place of its own, far from others.
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.5, 1.5, (300, 2))
+    stray = np.arange(300) % 60 == 0
+    y = np.where(stray, 5.0 * (1 + np.arange(300)), 0.0)
+    found = extend(view_of(X, y, stray.astype(int), np.zeros((2, 300)), clutter=(1,)))
+    assert list(found) == []

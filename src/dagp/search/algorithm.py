@@ -26,19 +26,19 @@ from dagp.search.finish import (
     unexplained,
     without_unused,
 )
-from dagp.search.moves import annex, merge, swap
+from dagp.search.moves import annex, extend, merge, swap
 from dagp.search.race import close_to, confirmed, improve, race
 from dagp.search.regressions import with_fewer
-from dagp.search.settings import LEFT, ROUNDS, SEARCH_INDUCING, UNDECIDED
+from dagp.search.settings import DEEP_STEPS, LEFT, ROUNDS, SEARCH_INDUCING, UNDECIDED
 from dagp.search.solution import Found, Options, Solution, resumed
 from dagp.search.starts import starts
 from dagp.search.trial import Move, StopSearchError, Trainer, View, climb
 from dagp.search.verdict import joints, judge, rivals
 from dagp.search.windows import assign_windows_again
 
-MOVES: Sequence[Sequence[Move]] = ((merge, swap, annex), (assign_windows_again,))
+MOVES: Sequence[Sequence[Move]] = ((merge, swap, annex, extend), (assign_windows_again,))
 """Windows take longer, and follow where the others fail."""
-DEEP_MOVES: Sequence[Sequence[Move]] = ((merge, swap, annex),)
+DEEP_MOVES: Sequence[Sequence[Move]] = ((merge, swap, annex, extend),)
 """Of a solution with layers and noise GPs, for which there are no windows."""
 
 
@@ -167,6 +167,8 @@ def deepen(best: Solution, trainer: Trainer) -> None:
 
     for finalist in race(begun(), trainer):
         improve(finalist, pool, DEEP_MOVES, trainer)
+        # Noise GPs learn slowly to begin with: one function of varying noise overtakes two late.
+        finalist.adopt(trainer.train(finalist.state, DEEP_STEPS))
     winner = max(pool, key=lambda s: s.bound)
     best.moves += winner.moves
     best.adopt(winner.result())

@@ -31,6 +31,7 @@ from dagp.search.settings import (
     UNUSED,
     WIDE,
 )
+from dagp.search.starts import on_mode
 from dagp.search.trial import Accept, Proposal, View
 
 
@@ -106,6 +107,28 @@ def _exchanged(
         given[where, i] = view.responsibilities[where, j]
         given[where, j] = view.responsibilities[where, i]
         yield Proposal(name.format(i, j, number), frozenset((i, j)), given, higher(view))
+
+
+def extend(view: View) -> Iterator[Proposal]:
+    """Lead a function, or an unused one, along the mode of what clutter holds.
+
+    Clutter takes the points of a function that has lost its way, or of a regime that no function
+    has found; they then lie on a curve.
+    """
+    clutter, weight = view.clutter, view.sample.weight
+    lost = weight * view.responsibilities[:, clutter].sum(axis=1)
+    if lost.sum() < UNUSED * weight.sum():
+        return
+    near = on_mode(view.sample, lost, np.random.default_rng(0))
+    if lost[near].sum() < UNUSED * weight.sum():
+        return
+    unused = [k for k in view.smooth if k not in view.used]
+    for k in (*view.used, *unused[:1]):
+        given = view.responsibilities.copy()
+        given[near, k] += given[near][:, clutter].sum(axis=1)
+        given[near[:, None] & clutter] = 0.0
+        changed = frozenset((k, *np.flatnonzero(clutter).tolist()))
+        yield Proposal(f"extend {k}", changed, given, higher(view))
 
 
 def distance(view: View, i: int, j: int) -> Float[np.ndarray, " N"]:

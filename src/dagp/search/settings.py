@@ -93,6 +93,8 @@ MOST_COST = 2e9
 """Most inducing inputs squared times rows times functions; a step then takes about a second."""
 LEFT = 0.02
 """Loss of the ELBO per data point from which more inducing inputs are used."""
+DEEP_STEPS = 4 * PATIENT_STEPS
+"""Most steps of a finalist with noise GPs or layers before the best one is chosen."""
 MORE = "inducing inputs"
 """In the names of proposals with more of them."""
 DEEPENINGS = (

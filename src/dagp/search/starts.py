@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import KDTree
 
-from dagp.core.typing import Float, Int
+from dagp.core.typing import Bool, Float, Int
 from dagp.inference.inducing import choose_inducing, k_means
 from dagp.inference.missing import filled
 from dagp.inference.problem import Problem, Start
@@ -109,6 +109,19 @@ def modal_regression(
         ridge = 0.05 * width * np.eye(A.shape[1])
         coefficients = np.linalg.solve(A.T @ near + ridge, near.T @ y)
     return float(weight @ closeness(y - A @ coefficients)), coefficients
+
+
+def on_mode(
+    sample: Sample, weight: Float[np.ndarray, " N"], rng: np.random.Generator
+) -> Bool[np.ndarray, " N"]:
+    """Points on the smooth function along which most of the weight lies."""
+    some = rng.permutation(np.flatnonzero(weight > 0.1 * sample.weight))[:CONSENSUS_POINTS]
+    found = []
+    for _ in range(CONSENSUS_TRIES):
+        basis = random_basis(sample.X, rng.uniform(0.3, 2.0) * sample.X.shape[1] ** 0.5, rng)
+        held, coefficients = modal_regression(basis[some], sample.y[some], weight[some], rng)
+        found.append((held, closeness(sample.y - basis @ coefficients, 2 * MODE_WIDTH) > 0.5))
+    return max(found, key=lambda one: one[0])[1]
 
 
 def by_consensus(task: Task, rng: np.random.Generator) -> Guess:

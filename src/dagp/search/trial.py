@@ -368,8 +368,11 @@ class Trial(NamedTuple):
             behind = not extrapolated(run.trace) >= target
             return behind or self.reverted(run.state, home.responsibilities)
 
-        steps = PATIENT_STEPS if accept.patient else MOVE_STEPS
-        return self._replace(result=trainer.train(self.result.state, steps, stop=stop))
+        # What changes the model continues from hyperparameters that are trained.
+        steps, rate = MOVE_STEPS, LEARNING_RATE
+        if accept.patient:
+            steps, rate = PATIENT_STEPS, LEARNING_RATE / 3
+        return self._replace(result=trainer.train(self.result.state, steps, rate, stop))
 
     def alone(self) -> Solution:
         """As a solution of its own."""
