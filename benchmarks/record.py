@@ -34,7 +34,7 @@ from sklearn.metrics import adjusted_rand_score  # noqa: E402
 
 from dagp.core.errors import SearchWarning  # noqa: E402
 from dagp.inference import exact, train  # noqa: E402
-from dagp.search import algorithm, starts  # noqa: E402
+from dagp.search import algorithm, finish, starts  # noqa: E402
 
 Row = dict[str, Any]
 TOLD_APART, LOWER = 0.9, 1.0
@@ -92,14 +92,15 @@ def without(part: str) -> Iterator[None]:
     def nothing(*_: Any) -> Iterator[Any]:
         return iter(())
 
-    tables = {
-        name: tuple(
-            tuple(nothing if move.__name__ == part else move for move in tier)
-            for tier in getattr(algorithm, name)
-        )
-        for name in ("MOVES", "DEEP_MOVES")
-    }
-    with patch.multiple(algorithm, **tables, **{part: nothing}):
+    with contextlib.ExitStack() as stack:
+        for module, table in ((algorithm, "MOVES"), (finish, "DEEP_MOVES")):
+            tiers = tuple(
+                tuple(nothing if move.__name__ == part else move for move in tier)
+                for tier in getattr(module, table)
+            )
+            stack.enter_context(patch.object(module, table, tiers))
+            if hasattr(module, part):
+                stack.enter_context(patch.object(module, part, nothing))
         yield
 
 

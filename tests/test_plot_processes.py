@@ -22,7 +22,7 @@ KINDS = {
     "noise": [Noise(shape="uniform"), GP()],
     "deep": [DeepGP(), GP()],
 }
-QUICK = {"n_init": 1, "max_iter": 60, "tol": 1e-1, "inducing": 9, "random_state": 0}
+QUICK = {"n_init": 1, "max_iter": 150, "tol": 1e-1, "inducing": 9, "random_state": 0}
 
 
 @pytest.fixture(scope="module")

@@ -60,8 +60,8 @@ def test_parts_keep_their_labels(both):
 
 def test_draws_share_the_process(both):
     mixture, distribution = both
-    draws = distribution.sample(4000)
-    assert draws.shape == (8000, 2)
+    draws = distribution.sample(20_000)
+    assert draws.shape == (40_000, 2)
     assert draws.index.nlevels == 2
     of_u = draws.xs("u", level=1)
     np.testing.assert_allclose(of_u.mean(), mixture.mean()[0], rtol=0.15)

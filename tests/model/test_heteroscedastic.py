@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from reference import LENGTHSCALE, NOISE, VARIANCE, curve, expectation, posterior, setting, smooth
-from sklearn.exceptions import ConvergenceWarning
 
 from dagp import DAGP, GP
 from dagp.model.gp import _LONGEST_STEP, HeteroscedasticProcess
@@ -83,8 +82,7 @@ def test_a_step_without_residuals_is_not_endless():
 
 def test_one_heavy_row_with_a_noise_gp_can_be_fitted_and_saved(tmp_path):
     model = DAGP(1, GP(noise_gp=GP()), n_init=1, max_iter=60, random_state=0)
-    with pytest.warns(ConvergenceWarning):
-        model.fit(np.ones((1, 4)), [-2e-6], sample_weight=[5348.0])
+    model.fit(np.ones((1, 4)), [-2e-6], sample_weight=[5348.0])
     assert np.isfinite(model.lower_bound_)
     assert model.lower_bound_ > 0
     again = DAGP.load(model.save(tmp_path / "one.dagp"))

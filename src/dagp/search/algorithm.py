@@ -16,20 +16,11 @@ from dagp.inference.minibatch import sweeps
 from dagp.inference.problem import Problem, Resumed, build
 from dagp.inference.standardize import Sample
 from dagp.search.exact import is_exact, use_all
-from dagp.search.finish import (
-    all_inducing,
-    deeper,
-    is_deepened,
-    more_inducing,
-    one_less,
-    simpler,
-    unexplained,
-    without_unused,
-)
+from dagp.search.finish import all_inducing, finish, without_unused
 from dagp.search.moves import annex, extend, merge, swap
 from dagp.search.race import close_to, confirmed, improve, race
 from dagp.search.regressions import with_fewer
-from dagp.search.settings import DEEP_STEPS, LEFT, ROUNDS, SEARCH_INDUCING, UNDECIDED
+from dagp.search.settings import ROUNDS, SEARCH_INDUCING, UNDECIDED
 from dagp.search.solution import Found, Options, Solution, resumed
 from dagp.search.starts import starts
 from dagp.search.trial import Move, StopSearchError, Trainer, View, climb
@@ -38,8 +29,6 @@ from dagp.search.windows import assign_windows_again
 
 MOVES: Sequence[Sequence[Move]] = ((merge, swap, annex, extend), (assign_windows_again,))
 """Windows take longer, and follow where the others fail."""
-DEEP_MOVES: Sequence[Sequence[Move]] = ((merge, swap, annex, extend),)
-"""Of a solution with layers and noise GPs, for which there are no windows."""
 
 
 def search(
@@ -126,49 +115,3 @@ def best_of(pool: list[Solution], rows: Sample | None) -> Solution:
     if rows is None:
         return best
     return max(close_to(best, pool), key=lambda s: sweeps(s.state.model, rows)[1])
-
-
-def finish(
-    best: Solution, problem: Problem, trainer: Trainer, options: Options, resumed: bool
-) -> None:
-    """Train a solution to convergence, with what the data need of the model that was asked for."""
-    steps = options.max_iter
-
-    def converge_after(*finishers: Move) -> None:
-        """Train to convergence if one of these is accepted."""
-        if climb(best, [finishers], trainer):
-            trainer.converge(best, steps)
-
-    if not resumed:
-        climb(best, [(simpler,)], trainer)
-        if not is_deepened(best):
-            deepen(best, trainer)
-            trainer.converge(best, steps)
-        if options.auto:
-            converge_after(one_less)
-            converge_after(partial(all_inducing, problem.inducing))
-    needed = options.amount == "all" or unexplained(View.of(best, trainer)) > LEFT
-    if options.amount is None or not needed:
-        return
-    if is_exact(best.problem, best.state.model):
-        use_all(best, trainer)
-    elif problem.single_layers:
-        converge_after(more_inducing)
-
-
-def deepen(best: Solution, trainer: Trainer) -> None:
-    """Give a solution the layers and noise GPs of its priors: the best of several ways."""
-    trainer, pool = trainer.on(best.problem), list[Solution]()
-
-    def begun() -> Iterator[Solution]:
-        for given, model in deeper(best):
-            pool.append(Solution(best.problem, best.start, trainer.begin(model, given)[0]))
-            yield pool[-1]
-
-    for finalist in race(begun(), trainer):
-        improve(finalist, pool, DEEP_MOVES, trainer)
-        # Noise GPs learn slowly to begin with: one function of varying noise overtakes two late.
-        finalist.adopt(trainer.train(finalist.state, DEEP_STEPS))
-    winner = max(pool, key=lambda s: s.bound)
-    best.moves += winner.moves
-    best.adopt(winner.result())

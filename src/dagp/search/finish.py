@@ -1,11 +1,11 @@
-"""Finishers: what a found association may still need, as proposals.
+"""What a found association still needs: training to convergence, and finishers, as proposals.
 
 One process where two share a function, more inducing inputs, fewer processes, noise GPs, layers.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import jax
@@ -27,8 +27,11 @@ from dagp.inference.problem import (
 from dagp.inference.train import State
 from dagp.model.association import DataAssociation
 from dagp.model.process import Deepening, ProcessPrior
-from dagp.search.moves import annex
+from dagp.search.exact import is_exact, use_all
+from dagp.search.moves import annex, extend, merge, swap
+from dagp.search.race import improve, race
 from dagp.search.settings import (
+    DEEP_STEPS,
     DEEPENINGS,
     GAIN,
     HOPELESS,
@@ -39,8 +42,57 @@ from dagp.search.settings import (
     PROBE_STEPS,
     WORTH,
 )
-from dagp.search.solution import Solution, in_use
-from dagp.search.trial import Accept, Proposal, Trainer, View
+from dagp.search.solution import Options, Solution, in_use
+from dagp.search.trial import Accept, Move, Proposal, Trainer, View, climb
+
+DEEP_MOVES: Sequence[Sequence[Move]] = ((merge, swap, annex, extend),)
+"""Of a solution with layers and noise GPs, for which there are no windows."""
+
+
+def finish(
+    best: Solution, problem: Problem, trainer: Trainer, options: Options, resumed: bool
+) -> None:
+    """Train a solution to convergence, with what the data need of the model that was asked for."""
+    steps = options.max_iter
+
+    def converge_after(*finishers: Move) -> None:
+        """Train to convergence if one of these is accepted."""
+        if climb(best, [finishers], trainer):
+            trainer.converge(best, steps)
+
+    if not resumed:
+        climb(best, [(simpler,)], trainer)
+        if not is_deepened(best):
+            deepen(best, trainer)
+            trainer.converge(best, steps)
+        if options.auto:
+            converge_after(one_less)
+            converge_after(partial(all_inducing, problem.inducing))
+    needed = options.amount == "all" or unexplained(View.of(best, trainer)) > LEFT
+    if options.amount is None or not needed:
+        return
+    if is_exact(best.problem, best.state.model):
+        use_all(best, trainer)
+    elif problem.single_layers:
+        converge_after(more_inducing)
+
+
+def deepen(best: Solution, trainer: Trainer) -> None:
+    """Give a solution the layers and noise GPs of its priors: the best of several ways."""
+    trainer, pool = trainer.on(best.problem), list[Solution]()
+
+    def begun() -> Iterator[Solution]:
+        for given, model in deeper(best):
+            pool.append(Solution(best.problem, best.start, trainer.begin(model, given)[0]))
+            yield pool[-1]
+
+    for finalist in race(begun(), trainer):
+        improve(finalist, pool, DEEP_MOVES, trainer)
+        # Noise GPs learn slowly to begin with: one function of varying noise overtakes two late.
+        finalist.adopt(trainer.train(finalist.state, DEEP_STEPS))
+    winner = max(pool, key=lambda s: s.bound)
+    best.moves += winner.moves
+    best.adopt(winner.result())
 
 
 def simpler(view: View) -> Iterator[Proposal]:

@@ -148,6 +148,8 @@ def _places(view: View, i: int, j: int) -> Iterator[tuple[float, Bool[np.ndarray
             yield np.nan, part
         return
     x = np.unique(X[:, 0])
+    if len(x) < 2:
+        return
     middles = (x[1:] + x[:-1]) / 2
     widest = np.argsort(-np.diff(x), kind="stable")[:BORDERS]
     even = np.linspace(0, len(middles) - 1, min(BORDERS, len(middles))).astype(int)
