@@ -59,6 +59,14 @@ def test_the_best_two_that_differ_are_trained_further():
     assert [len(s.rungs) for s in field] == [1, 2, 1, 2]
 
 
+def test_the_best_of_another_kind_goes_before_the_second_best():
+    field = [runner("rank", 9.0, 0), runner("rank", 8.0, 20), runner("track", 1.0, 40)]
+    assert [s.bound for s in Known().racing(field)] == [9.0, 1.0]
+    # But not where it has found the same.
+    field = [runner("rank", 9.0, 0), runner("rank", 8.0, 20), runner("track", 1.0, 0)]
+    assert [s.bound for s in Known().racing(field)] == [9.0, 8.0]
+
+
 def test_the_finalist_that_ends_higher_comes_first():
     field = [runner("rank", bound, points) for bound, points in ((9.0, 0), (8.0, 20))]
     assert [s.bound for s in Known().racing(field, [9.5, 12.0])] == [12.0, 9.5]

@@ -19,7 +19,8 @@ DROPPED = "dropped after rung 1"
 
 
 def race(entrants: Iterable[Solution], trainer: Trainer) -> list[Solution]:
-    """A few steps of every start; the best ones that differ, trained until they level off."""
+    """A few steps of every start; the best that differ, if possible of different kinds, trained
+    until their ELBO levels off."""
     trained: list[Solution] = []
     for solution, result in trainer.together(entrants, FIRST_STEPS):
         solution.finish_rung(result)
@@ -27,6 +28,9 @@ def race(entrants: Iterable[Solution], trainer: Trainer) -> list[Solution]:
         step = Progress("race", len(trained) - 1, solution.steps, solution.bound)
         trainer.notify(step)
     trained.sort(key=lambda s: -s.bound)
+    # The best of each kind first: across kinds the ELBO of the first steps predicts little.
+    best = {s.start.kind: s for s in reversed(trained)}
+    trained.sort(key=lambda s: best[s.start.kind] is not s)
     finalists: list[Solution] = []
     for solution in trained:
         repeats = any(solution.alike(other) >= IDENTICAL for other in finalists)
